@@ -1,0 +1,67 @@
+# Everything happens in .venv; nothing outside this directory is written.
+# CONTRIBUTING.md has the same commands without make.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+# PYTHON=... chooses the interpreter that .venv is made from.
+PYTHON ?=
+CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.14 python3.11 python3 python)
+BIN := .venv/bin
+READY := .venv/.installed
+
+.PHONY: help test check fmt demo lock clean
+
+help:
+	@echo 'make test    install into .venv when needed, then the linters and all tests'
+	@echo 'make check   the linters and the type checker only'
+	@echo 'make fmt     format, and repair what the linter can repair'
+	@echo 'make demo    watch threads move between the tiers for about a minute'
+	@echo 'make lock    resolve requirements.lock anew (LOCK_OPTIONS=--upgrade for newer versions)'
+	@echo 'make clean   remove .venv, caches and build output'
+
+test: check
+	$(BIN)/python -m pytest -q
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(READY)
+	$(BIN)/ruff check --fix --exit-zero
+	$(BIN)/ruff format
+
+demo: $(READY)
+	$(BIN)/tier demo
+
+# The old lock is read too, so a version stays until it must change or LOCK_OPTIONS says --upgrade.
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_OPTIONS) \
+	  --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find saver jobs worker tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is touched last: an install that was cut short is done again.
+$(READY): requirements.lock pyproject.toml
+	@$(BIN)/python -c '' 2>/dev/null || { \
+	  for python in $(CANDIDATES); do \
+	    "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    echo "making .venv with $$("$$python" --version)"; \
+	    exec "$$python" -m venv --clear .venv; \
+	  done; \
+	  echo 'No Python 3.11 or newer with the venv module was found; tried: $(CANDIDATES).' >&2; \
+	  echo 'Install one (on Debian and Ubuntu: python3 and python3-venv), or name it: make PYTHON=/path/to/python3' >&2; \
+	  exit 1; \
+	}
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
