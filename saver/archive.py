@@ -1,0 +1,135 @@
+"""
+Archive: copy what is not in Postgres yet, commit, then shorten the log in Redis.
+
+Safe to run twice and to kill at any line: the copy is an upsert, and the log is shortened only up to what was
+committed, only in the incarnation it was read from. A batch of one thread serves write-through and deletion.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from saver import hot
+from saver.cold import Transaction
+from saver.connect import Tiers
+from saver.hot import LogBatch
+from saver.rows import CheckpointRow, Rows, merge_writes
+
+NEVER = -1  # no incarnation
+
+
+@dataclass(slots=True)
+class Archived:
+    """What became of a batch of threads."""
+
+    threads: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    clean: set[str] = field(default_factory=set)  # nothing of these waits for Postgres any more
+    ghosts: int = 0
+
+
+@dataclass(slots=True)
+class _Copy:
+    """What one transaction found and committed."""
+
+    clean: list[str]
+    ghosts: list[LogBatch]
+    copied: list[tuple[LogBatch, Rows]]
+
+
+async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False) -> Archived:
+    """
+    Archive the logs of some threads in one transaction, bounded by TIER_BATCH_BYTES.
+
+    A thread that another process is moving is left to it, unless `wait` (for one thread). Raises ColdTierError or
+    HotTierError; then the logs stand as they were, or were copied and will be copied again.
+    """
+
+    async def copy(transaction: Transaction) -> _Copy:
+        return await _copy(tiers, transaction, thread_ids, wait)
+
+    found = await tiers.cold.transact(copy, timeout=tiers.move_timeout)
+    result = Archived(clean=set(found.clean), ghosts=len(found.ghosts))
+    requests = []
+    for batch, rows in found.copied:
+        result.threads += 1
+        result.rows += len(rows)
+        result.size_bytes += rows.size_bytes
+        keys = tiers.keys.thread(batch.thread_id)
+        if batch.is_suspect:
+            requests.append(hot.drop(keys, batch.thread_id, batch.incarnation))
+        else:
+            requests.append(hot.log_ack(keys, batch))
+    await tiers.pause("archive: committed")
+    replies = await tiers.hot.call_many(requests)
+    for (batch, _), left in zip(found.copied, replies, strict=True):
+        if batch.is_suspect or left <= 0:
+            result.clean.add(batch.thread_id)
+    return result
+
+
+async def _copy(tiers: Tiers, transaction: Transaction, thread_ids: Sequence[str], wait: bool) -> _Copy:
+    ids = list(thread_ids)
+    if wait:
+        for thread_id in ids:
+            await transaction.fetch("lock_exclusive", {"thread_id": thread_id})
+    else:
+        ids = [record[0] for record in await transaction.fetch("lock_free", {"thread_ids": ids})]
+    if not ids:
+        return _Copy([], [], [])
+    # After the locks, never before: what another archiver committed must be visible, and the log must be read last.
+    known = {r[0]: (r[1], r[2]) for r in await transaction.fetch("tier_rows", {"thread_ids": ids})}
+    await tiers.pause("archive: locked")
+    batches = await _read_logs(tiers, ids, known)
+    waiting = {batch.thread_id for batch in batches}
+    ghosts = [batch for batch in batches if batch.incarnation < known.get(batch.thread_id, (NEVER, 0))[0]]
+    if ghosts:
+        await tiers.hot.call_many(
+            [hot.drop(tiers.keys.thread(ghost.thread_id), ghost.thread_id, ghost.incarnation) for ghost in ghosts]
+        )
+    haunted = {ghost.thread_id for ghost in ghosts}
+    copied = [(batch, hot.rows_of(batch)) for batch in batches if batch.thread_id not in haunted]
+    await tiers.pause("archive: log read")
+    if copied:
+        await transaction.fetch_many(_upserts(copied))
+    await tiers.pause("archive: rows sent")
+    return _Copy([i for i in ids if i not in waiting or i in haunted], ghosts, copied)
+
+
+async def _read_logs(tiers: Tiers, ids: Sequence[str], known: dict[str, tuple[int, int]]) -> list[LogBatch]:
+    share = max(tiers.config.batch_bytes // len(ids), 1)
+    requests = [
+        hot.log_read(tiers.keys.thread(thread_id), thread_id, share, *known.get(thread_id, (NEVER, 0)))
+        for thread_id in ids
+    ]
+    replies = await tiers.hot.call_many(requests)
+    found = (hot.log_batch(thread_id, reply) for thread_id, reply in zip(ids, replies, strict=True))
+    return [batch for batch in found if batch is not None]
+
+
+def _upserts(copied: Sequence[tuple[LogBatch, Rows]]) -> list[tuple[str, dict[str, Any]]]:
+    """The statements of one copy: blobs before the rows that refer to them, the tier rows last."""
+    blobs = [(batch.thread_id, *row) for batch, rows in copied for row in rows.blobs]
+    checkpoints = [(batch.thread_id, *row) for batch, rows in copied for row in rows.checkpoints]
+    writes = [(batch.thread_id, *row) for batch, rows in copied for row in merge_writes(rows.writes)]
+    calls: list[tuple[str, dict[str, Any]]] = []
+    if blobs:
+        calls.append(("upsert_blobs", _columns("thread_ids namespaces channels versions types data", blobs)))
+    if writes:
+        names = "thread_ids namespaces checkpoint_ids task_ids indexes task_paths channels types data"
+        calls.append(("upsert_writes", _columns(names, writes)))
+    if checkpoints:
+        names = "thread_ids namespaces checkpoint_ids parent_ids checkpoints metadata"
+        calls.append(("upsert_checkpoints", _columns(names, checkpoints)))
+    tier_rows = [(b.thread_id, b.incarnation, b.position, _head(rows.checkpoints)) for b, rows in copied]
+    calls.append(("upsert_tier_rows", _columns("thread_ids incarnations positions heads", tier_rows)))
+    return calls
+
+
+def _columns(names: str, records: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    return {name: list(values) for name, values in zip(names.split(), zip(*records, strict=True), strict=True)}
+
+
+def _head(checkpoints: Sequence[CheckpointRow]) -> str | None:
+    return max((row.checkpoint_id for row in checkpoints if row.namespace == ""), default=None)

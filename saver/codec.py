@@ -1,0 +1,279 @@
+"""
+LangGraph checkpoints to rows and back: the only module that serializes.
+
+What JSONB would change goes into a blob row, which the stock saver reads back exactly: text with NUL, floats that are
+not finite, negative zero, floats that Postgres prints as integers, members of enums and other subclasses, and every
+value when the serializer encrypts. The rest follows `AsyncPostgresSaver.aput` (langgraph-checkpoint-postgres 3.2).
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import ormsgpack
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_serializable_checkpoint_metadata,
+    writes_sort_key,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
+
+from saver.errors import InvalidThread
+from saver.pack import blob_name, pack_blob, pack_checkpoint, pack_writes
+from saver.rows import BlobRow, CheckpointRow, WriteRow, merge_writes
+
+MOST_ID_BYTES = 2500  # of a row's key: a Postgres B-tree entry takes 2704 bytes
+MOST_VALUE_BYTES = 256 * 1024 * 1024  # of a value: a quarter of a Postgres field, half of a Redis value
+DELTA_COUNTERS = "counters_since_delta_snapshot"
+
+_encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Address(NamedTuple):
+    """Which checkpoint a config speaks of; an empty id stands for the newest."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+
+    @property
+    def config(self) -> RunnableConfig:
+        return {
+            "configurable": {
+                "thread_id": self.thread_id,
+                "checkpoint_ns": self.namespace,
+                "checkpoint_id": self.checkpoint_id,
+            }
+        }
+
+
+def address_of(config: RunnableConfig) -> Address:
+    """
+    Read the ids of a config. Ids of any type are taken as text, as Postgres stores them.
+
+    Raises InvalidThread for ids that Postgres could not store.
+    """
+    configurable = config.get("configurable") or {}
+    thread_id = configurable.get("thread_id")
+    if thread_id is None:
+        raise InvalidThread("the config has no thread_id: pass {'configurable': {'thread_id': ...}}")
+    address = Address(
+        str(thread_id), str(configurable.get("checkpoint_ns") or ""), str(configurable.get("checkpoint_id") or "")
+    )
+    check_ids("thread_id", address)
+    return address
+
+
+def check_ids(what: str, ids: Sequence[str]) -> None:
+    """Refuse ids that Postgres could not store or index. Raises InvalidThread."""
+    if sum(map(len, ids)) * 4 > MOST_ID_BYTES and sum(len(i.encode(errors="replace")) for i in ids) > MOST_ID_BYTES:
+        raise InvalidThread(f"{what} is too long: all ids of a row take at most {MOST_ID_BYTES} bytes; shorten it")
+    for part in ids:
+        if "\0" in part:
+            raise InvalidThread(f"{what} contains the character NUL, which Postgres cannot store; remove it")
+        if not part.isascii():
+            check_text(what, part)
+
+
+def check_text(what: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidThread(f"{what} contains half a surrogate pair, which is not text; remove it") from error
+
+
+def is_inline(value: Any) -> bool:
+    """Whether JSONB gives the value back with the same type and value, so that it may stand in the checkpoint row."""
+    kind = type(value)
+    if value is None or kind is bool or kind is int:
+        return True
+    if kind is str:
+        return "\0" not in value
+    if kind is float:
+        return abs(value) < 1e16 and (value != 0.0 or math.copysign(1.0, value) > 0)
+    return False
+
+
+def to_json(what: str, value: Any) -> str:
+    """JSON text that Postgres takes as it is. Raises InvalidThread for what JSONB cannot hold."""
+    try:
+        text = _encode_json(value)
+    except (ValueError, TypeError) as error:
+        raise InvalidThread(f"{what} cannot be stored as JSON ({error}); use plain, finite values there") from error
+    if "\\u0000" in text and _NUL_ESCAPE.search(text):
+        raise InvalidThread(f"{what} contains the character NUL, which Postgres cannot store; remove it")
+    return text
+
+
+def without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "")
+    if isinstance(value, dict):
+        return {without_nul(key): without_nul(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nul(item) for item in value]
+    return value
+
+
+class EncodedCheckpoint(NamedTuple):
+    """A checkpoint ready for Redis."""
+
+    address: Address
+    parent_id: str
+    is_delta: bool
+    row: bytes
+    references: list[str]
+    blobs: dict[str, bytes]
+
+
+class Codec:
+    """Encodes and decodes with one serializer."""
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        self.serde = serde
+        self.encrypts = "+" in serde.dumps_typed("")[0]
+
+    # ---- to rows
+
+    def encode_checkpoint(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions | None,
+    ) -> EncodedCheckpoint:
+        """
+        Encode a checkpoint with the blobs of `new_versions`, or with all its blobs when that is None.
+
+        Raises InvalidThread for what Postgres could not store.
+        """
+        parent = address_of(config)
+        address = parent._replace(checkpoint_id=checkpoint["id"])
+        versions = checkpoint["channel_versions"]
+        inline: dict[str, Any] = {}
+        references: list[str] = []
+        blobs: dict[str, bytes] = {}
+        is_delta = DELTA_COUNTERS in metadata
+        for channel, value in checkpoint["channel_values"].items():
+            is_snapshot = isinstance(value, _DeltaSnapshot)
+            if is_snapshot:
+                inline[channel] = is_delta = True
+            elif not self.encrypts and is_inline(value):
+                inline[channel] = value
+                continue
+            if channel not in versions:
+                continue  # Nothing could refer to it: every saver drops such a value.
+            version = str(versions[channel])
+            name = blob_name(channel, version)
+            check_ids("a channel name", (address.thread_id, address.namespace, channel, version))
+            references.append(name)
+            if new_versions is None or channel in new_versions:
+                blobs[name] = pack_blob(*self._dump(f"channel {channel!r}", value))
+        merged = get_serializable_checkpoint_metadata(config, metadata)
+        row = CheckpointRow(
+            address.namespace,
+            address.checkpoint_id,
+            parent.checkpoint_id or None,
+            to_json("the checkpoint", {**checkpoint, "channel_values": inline}),
+            self._metadata_json(merged),
+        )
+        check_ids("checkpoint_id", address)
+        return EncodedCheckpoint(
+            address, parent.checkpoint_id, is_delta, self._pack(row, references), references, blobs
+        )
+
+    def encode_writes(self, address: Address, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> bytes:
+        """Encode the writes of one task. Raises InvalidThread for what Postgres could not store."""
+        check_ids("task_id", (*address, task_id))
+        check_ids("task_path", (task_path[:600],))
+        rows = []
+        for index, (channel, value) in enumerate(writes):
+            check_ids("a channel name", (channel,))
+            type_, data = self._dump(f"the write to {channel!r}", value)
+            index_ = WRITES_IDX_MAP.get(channel, index)
+            rows.append(
+                WriteRow(address.namespace, address.checkpoint_id, task_id, index_, task_path, channel, type_, data)
+            )
+        return pack_writes(rows)
+
+    def _dump(self, what: str, value: Any) -> tuple[str, bytes]:
+        type_, data = self.serde.dumps_typed(value)
+        if len(data) > MOST_VALUE_BYTES:
+            raise InvalidThread(f"{what} takes {len(data)} bytes, more than {MOST_VALUE_BYTES}; keep it elsewhere")
+        return type_, bytes(data)
+
+    def _metadata_json(self, metadata: Any) -> str:
+        try:
+            return to_json("the metadata", metadata)
+        except InvalidThread:
+            # The stock saver strips NUL from the metadata's own strings; here from nested ones too.
+            return to_json("the metadata", without_nul(metadata))
+
+    def _pack(self, row: CheckpointRow, references: list[str]) -> bytes:
+        try:
+            return pack_checkpoint(row, references)
+        except ormsgpack.MsgpackEncodeError as error:
+            raise InvalidThread(
+                "the checkpoint contains half a surrogate pair, which is not text; remove it"
+            ) from error
+
+    # ---- from rows
+
+    def decode(
+        self, thread_id: str, row: CheckpointRow, blobs: Iterable[BlobRow], writes: Iterable[WriteRow]
+    ) -> CheckpointTuple:
+        """The tuple LangGraph asked for; the writes in `writes_sort_key` order."""
+        checkpoint = json.loads(row.checkpoint)
+        values = checkpoint.get("channel_values") or {}
+        for blob in blobs:
+            if blob.type != "empty":
+                values[blob.channel] = self.serde.loads_typed((blob.type, cast(bytes, blob.data)))
+        checkpoint["channel_values"] = values
+        return CheckpointTuple(
+            config=Address(thread_id, row.namespace, row.checkpoint_id).config,
+            checkpoint=checkpoint,
+            metadata=json.loads(row.metadata),
+            parent_config=Address(thread_id, row.namespace, row.parent_id).config if row.parent_id else None,
+            pending_writes=[
+                (write.task_id, write.channel, self.serde.loads_typed((write.type, write.data)))
+                for write in in_order(writes)
+            ],
+        )
+
+    def add_pending_sends(self, tuple_: CheckpointTuple, writes: Iterable[WriteRow], first_version: Any) -> None:
+        """Give a checkpoint of a format before 4 the sends that its parent kept (as the stock saver does)."""
+        sends = [self.serde.loads_typed((w.type, w.data)) for w in in_order(writes) if w.channel == TASKS]
+        if not sends:
+            return
+        versions = tuple_.checkpoint["channel_versions"]
+        tuple_.checkpoint["channel_values"][TASKS] = sends
+        versions[TASKS] = max(versions.values()) if versions else first_version
+
+
+def in_order(writes: Iterable[WriteRow]) -> list[WriteRow]:
+    """Merged writes of one checkpoint in the order in which LangGraph applies them."""
+    return sorted(merge_writes(writes), key=lambda w: writes_sort_key(w.task_path, w.task_id, w.idx))
+
+
+def contains(document: Any, part: Any) -> bool:
+    """Whether JSONB `document @> part` holds (PostgreSQL manual, 8.14.3, containment)."""
+    if isinstance(part, Mapping):
+        return isinstance(document, Mapping) and all(
+            key in document and contains(document[key], value) for key, value in part.items()
+        )
+    if isinstance(part, (list, tuple)):
+        return isinstance(document, (list, tuple)) and all(
+            any(contains(item, wanted) for item in document) for wanted in part
+        )
+    if isinstance(document, (Mapping, list, tuple)):
+        return False
+    return isinstance(document, bool) == isinstance(part, bool) and bool(document == part)

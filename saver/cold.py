@@ -1,0 +1,208 @@
+"""
+The cold tier: all Postgres traffic, on the pool itself (one shared AsyncPostgresSaver serves one call at a time).
+
+Every piece of work is repeatable and has a time limit. Work whose connection turns out to be dead is done again once,
+on a checked connection; a server that does not answer is cut off, so that nothing waits for it.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, AsyncPipeline
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from saver.config import TierConfig
+from saver.errors import ColdTierError
+from saver.rows import BlobRow, CheckpointRow, Rows, WriteRow
+from saver.schema import prepare
+from saver.statements import statements
+
+T = TypeVar("T")
+Parameters = Mapping[str, Any]
+
+
+class Transaction:
+    """Named statements within one transaction, several to a round trip."""
+
+    def __init__(
+        self,
+        connection: AsyncConnection[TupleRow],
+        pipeline: AsyncPipeline,
+        texts: Mapping[str, bytes],
+        limits: Parameters,
+    ) -> None:
+        self._connection = connection
+        self._pipeline = pipeline
+        self._texts = texts
+        self._first: list[tuple[str, Parameters]] = [("limits", limits)]  # travels with the first statements
+
+    async def fetch(self, name: str, parameters: Parameters) -> list[TupleRow]:
+        return (await self.fetch_many([(name, parameters)]))[0]
+
+    async def fetch_many(self, calls: Sequence[tuple[str, Parameters]]) -> list[list[TupleRow]]:
+        cursors = []
+        for name, parameters in (*self._first, *calls):
+            cursor = self._connection.cursor(binary=True)
+            cursors.append(await cursor.execute(self._texts[name], parameters))
+        await self._pipeline.sync()
+        del cursors[: len(self._first)]
+        self._first = []
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+Work = Callable[[Transaction], Awaitable[T]]
+
+
+class ColdTier:
+    """Postgres, opened with `open` in the event loop that uses it, closed with `close`."""
+
+    def __init__(self, config: TierConfig) -> None:
+        self.timeout = config.postgres_timeout.total_seconds()
+        self.schema = config.postgres_schema
+        self._texts = statements(config.postgres_schema)
+        self._cut_off: set[asyncio.Task[Any]] = set()
+        self._pool: AsyncConnectionPool[AsyncConnection[TupleRow]] = AsyncConnectionPool(
+            config.postgres_url.get_secret_value(),
+            open=False,
+            min_size=config.postgres_min_size,
+            max_size=config.postgres_max_size,
+            timeout=self.timeout,
+            reconnect_timeout=60,
+            # A prepared statement does not survive a transaction-mode pooler.
+            kwargs={"autocommit": True, "prepare_threshold": None, "connect_timeout": max(2, round(self.timeout))},
+        )
+
+    async def open(self) -> None:
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.timeout):
+                await self._pool.close()
+
+    async def setup(self) -> None:
+        """Create or upgrade the tables, safely from many processes at once."""
+        await self._guard(lambda connection: prepare(connection, self.schema), self.timeout * 6)
+
+    # ---- running
+
+    async def fetch(self, name: str, parameters: Parameters) -> list[TupleRow]:
+        """One statement, one round trip. Raises ColdTierError."""
+
+        async def run(connection: AsyncConnection[TupleRow]) -> list[TupleRow]:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(self._texts[name], parameters)
+            return await cursor.fetchall()
+
+        return await self._guard(run, self.timeout)
+
+    async def transact(self, work: Work[T], *, timeout: float | None = None) -> T:
+        """
+        Run work in one transaction and commit. It may run twice, so it must be repeatable.
+
+        Raises ColdTierError; then nothing is known to be committed.
+        """
+        limit = timeout or self.timeout
+
+        async def run(connection: AsyncConnection[TupleRow]) -> T:
+            limits = {"statement_ms": int(limit * 1000), "idle_ms": int(limit * 1000)}
+            async with connection.pipeline() as pipeline, connection.transaction():
+                return await work(Transaction(connection, pipeline, self._texts, limits))
+
+        return await self._guard(run, limit)
+
+    async def _guard(self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], limit: float) -> T:
+        held: list[AsyncConnection[TupleRow]] = []
+        task = asyncio.ensure_future(self._attempt(run, held))
+        self._cut_off.add(task)
+        task.add_done_callback(self._cut_off.discard)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=limit)
+        except asyncio.CancelledError:
+            # The work ends by itself: a driver that is cancelled waits for the server, which may be frozen.
+            asyncio.get_running_loop().call_later(limit, _cut, task, held)
+            raise
+        if not done:
+            _cut(task, held)
+            raise ColdTierError(
+                f"Postgres did not answer within {limit:g} s; check the server, or TIER_POSTGRES_TIMEOUT"
+            )
+        try:
+            return task.result()
+        except psycopg.Error as error:
+            raise _translated(error) from error
+        except asyncio.CancelledError:
+            raise ColdTierError("the cold tier was closed") from None
+
+    async def _attempt(
+        self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], held: list[AsyncConnection[TupleRow]]
+    ) -> T:
+        try:
+            return await self._once(run, held)
+        except psycopg.OperationalError as error:
+            if isinstance(error, (PoolTimeout, PoolClosed)) or not (held and held[0].closed):
+                raise
+        # The server, a proxy or a pooler had closed the connection: others may be dead too.
+        held.clear()
+        await self._pool.check()
+        return await self._once(run, held)
+
+    async def _once(
+        self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], held: list[AsyncConnection[TupleRow]]
+    ) -> T:
+        async with self._pool.connection() as connection:
+            held.append(connection)
+            return await run(connection)
+
+    # ---- reading
+
+    async def read_newest(self, thread_id: str, namespace: str, limit: int = 1) -> Rows:
+        parameters = {"thread_id": thread_id, "namespace": namespace, "limit": limit}
+        return rows_from(await self.fetch("read_newest", parameters))
+
+    async def read_one(self, thread_id: str, namespace: str, checkpoint_id: str) -> Rows:
+        parameters = {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id}
+        return rows_from(await self.fetch("read_one", parameters))
+
+
+def _cut(task: "asyncio.Future[Any]", held: list[AsyncConnection[TupleRow]]) -> None:
+    """End work on a server that does not answer, by closing the socket under the driver."""
+    if task.done():
+        return
+    if not held:
+        task.cancel()
+        return
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=socket.dup(held[0].pgconn.socket)) as end:
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def _translated(error: psycopg.Error) -> ColdTierError:
+    """An error that names the fact without quoting rows or URLs, as the driver's own text does."""
+    if isinstance(error, PoolTimeout):
+        return ColdTierError("Postgres gave no connection in time; check the server and TIER_POSTGRES_MAX_SIZE")
+    state = error.sqlstate
+    reason = type(error).__name__ + (f", SQLSTATE {state}" if state else "")
+    return ColdTierError(f"Postgres failed ({reason}); check the server and its log", sqlstate=state)
+
+
+def rows_from(records: Sequence[TupleRow]) -> Rows:
+    """Rows of one thread from records of the shape `rows_of_head`."""
+    return rows_by_thread(records).popitem()[1] if records else Rows()
+
+
+def rows_by_thread(records: Sequence[TupleRow]) -> dict[str, Rows]:
+    found: dict[str, Rows] = {}
+    for kind, thread_id, namespace, checkpoint_id, a, b, c, d, index, data in records:
+        rows = found.setdefault(thread_id, Rows())
+        if kind == "c":
+            rows.checkpoints.append(CheckpointRow(namespace, checkpoint_id, a, b, c))
+        elif kind == "b":
+            rows.blobs.append(BlobRow(namespace, a, b, c, data))
+        else:
+            rows.writes.append(WriteRow(namespace, checkpoint_id, a, index, b, c, d, data))
+    return found

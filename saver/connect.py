@@ -1,0 +1,68 @@
+"""Open both tiers, close them in reverse."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from saver.carriers import AsyncHot
+from saver.cold import ColdTier
+from saver.config import TierConfig
+from saver.errors import ConfigError
+from saver.keys import LAYOUT_VERSION, Keys
+
+SLOWEST_MOVE_SECONDS = 25.0  # a job ends before arq's own limit of 30 s
+
+
+async def _go_on(_: str) -> None:
+    """No pause: tests put a hook here to stop a process between two steps."""
+
+
+@dataclass(slots=True)
+class Tiers:
+    """Both tiers, as one event loop sees them."""
+
+    config: TierConfig
+    keys: Keys
+    hot: AsyncHot
+    cold: ColdTier
+    pause: Callable[[str], Awaitable[None]] = _go_on
+
+    @property
+    def move_timeout(self) -> float:
+        """Seconds for a transaction that moves many threads."""
+        return max(self.cold.timeout, SLOWEST_MOVE_SECONDS)
+
+
+@asynccontextmanager
+async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Tiers]:
+    """
+    Open both tiers in this event loop and make sure that they are ours to use.
+
+    Raises HotTierError or ColdTierError when one does not answer, ConfigError when the number of partitions is not the
+    one that this Redis was first used with.
+    """
+    tiers = Tiers(config, Keys(config.key_prefix, config.partitions), AsyncHot(config), ColdTier(config))
+    try:
+        await agree(tiers)
+        await tiers.cold.open()
+        if setup:
+            await tiers.cold.setup()
+        yield tiers
+    finally:
+        await tiers.cold.close()
+        await tiers.hot.close()
+
+
+async def agree(tiers: Tiers) -> None:
+    """Fix the number of partitions at first use; refuse another one later, which would look for threads elsewhere."""
+    key, wanted = tiers.keys.settings, {"partitions": tiers.keys.partitions, "layout": LAYOUT_VERSION}
+    for name, value in wanted.items():
+        await tiers.hot.command("HSETNX", key, name, value)
+        found = int(await tiers.hot.command("HGET", key, name))
+        if found != value:
+            raise ConfigError(
+                f"this Redis was first used with {name} = {found} and this process has {value}: "
+                f"set TIER_PARTITIONS={found}, or choose another TIER_KEY_PREFIX"
+                if name == "partitions"
+                else f"this Redis holds key layout {found} and this version knows {value}: upgrade this process"
+            )

@@ -1,0 +1,69 @@
+"""
+Delete a thread from both tiers: lock, archive what is dirty, evict, change the rows, commit. Only then is it done.
+
+Evicting after the commit would let a late archiver bring the thread back; evicting before takes its load token too.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from saver import hot
+from saver.archive import archive
+from saver.cold import Transaction
+from saver.connect import Tiers
+from saver.errors import ColdTierError, HotTierError
+from saver.hot import Evicted
+
+MOST_ATTEMPTS = 50
+
+Change = Callable[[Transaction], Awaitable[None]]
+
+
+async def delete(tiers: Tiers, thread_id: str) -> None:
+    """Delete a thread. Nothing put before is readable once this returns. Raises HotTierError, ColdTierError."""
+
+    async def change(transaction: Transaction) -> None:
+        where = {"thread_ids": [thread_id]}
+        names = ("delete_checkpoints", "delete_blobs", "delete_writes", "bury")
+        await transaction.fetch_many([(name, where) for name in names])
+
+    await change_cold(tiers, thread_id, change, drop_refused=True)
+
+
+async def change_cold(tiers: Tiers, thread_id: str, change: Change, *, drop_refused: bool = False) -> None:
+    """
+    Change the cold rows of a thread while nobody else moves it and hot does not have it.
+
+    With `drop_refused`, rows that Postgres does not take are dropped rather than archived first.
+    """
+
+    async def evict_and_change(transaction: Transaction) -> bool:
+        await transaction.fetch("lock_exclusive", {"thread_id": thread_id})
+        await tiers.pause("destroy: locked")
+        reply = await tiers.hot.call(hot.evict(tiers.keys.thread(thread_id), thread_id, 0))
+        if Evicted(reply) is Evicted.NOT_ARCHIVED:
+            return False
+        await tiers.pause("destroy: evicted")
+        await change(transaction)
+        await tiers.pause("destroy: changed")
+        return True
+
+    for attempt in range(MOST_ATTEMPTS):
+        if await tiers.cold.transact(evict_and_change):
+            return
+        try:
+            await archive(tiers, [thread_id], wait=True)
+        except ColdTierError as error:
+            if not (drop_refused and error.is_refusal):
+                raise
+            await _drop(tiers, thread_id)
+        if attempt > 5:
+            await asyncio.sleep(0.01 * attempt)
+    raise HotTierError("the thread is written faster than it can be archived; stop its agents and try again")
+
+
+async def _drop(tiers: Tiers, thread_id: str) -> None:
+    keys = tiers.keys.thread(thread_id)
+    batch = hot.log_batch(thread_id, await tiers.hot.call(hot.log_read(keys, thread_id, 1, -1, 0)))
+    if batch is not None:
+        await tiers.hot.call(hot.drop(keys, thread_id, batch.incarnation))

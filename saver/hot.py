@@ -1,0 +1,300 @@
+"""
+The hot tier: all Redis traffic for checkpoints.
+
+A request is one script with its arguments, made here as a value; `AsyncHot` and `BlockingHot` carry requests, and the
+reply functions read what came back. So one description of an operation serves both families.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from saver.codec import EncodedCheckpoint
+from saver.keys import ThreadKeys
+from saver.pack import blob_name, pack_blob, pack_checkpoint, pack_writes, unpack_blob, unpack_checkpoint, unpack_writes
+from saver.rows import BlobRow, CheckpointRow, Rows, WriteRow
+from saver.scripts import Script, script
+
+TOKEN_LIFETIME_MS = 30_000
+WHOLE = ""  # the floor of a namespace that hot holds entirely
+
+
+class Status(IntEnum):
+    """First value of a reply, as `lua/state.lua` names it."""
+
+    OK = 0
+    MISS = 1
+    NEED = 2
+    SUSPECT = 3
+    STALE = 4
+    PART = 5
+    LOCKED = 6
+
+
+class Request(NamedTuple):
+    """One script call on one thread. The connection puts its history before the arguments."""
+
+    script: Script
+    keys: Sequence[str]
+    arguments: tuple[str | bytes | int, ...]
+
+    def command(self, history: str) -> tuple[str | bytes | int, ...]:
+        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, history, *self.arguments)
+
+
+def _candidate() -> str:
+    return uuid4().hex
+
+
+# ---- writing
+
+
+class Stored(NamedTuple):
+    """What a put answered."""
+
+    status: Status
+    token: str = ""
+    incarnation: int = 0
+    position: int = 0
+    is_first_of_partition: bool = False
+
+
+def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str) -> Request:
+    address = encoded.address
+    blobs = [part for pair in encoded.blobs.items() for part in pair]
+    return Request(
+        script("put"),
+        keys,
+        (
+            address.thread_id,
+            address.namespace,
+            address.checkpoint_id,
+            encoded.parent_id if encoded.is_delta else "",
+            run_history if encoded.is_delta else "",
+            _candidate(),
+            TOKEN_LIFETIME_MS,
+            encoded.row,
+            *blobs,
+        ),
+    )
+
+
+def put_writes(
+    keys: ThreadKeys, thread_id: str, namespace: str, checkpoint_id: str, run_history: str, value: bytes
+) -> Request:
+    arguments = (thread_id, namespace, checkpoint_id, run_history, _candidate(), TOKEN_LIFETIME_MS, value)
+    return Request(script("put_writes"), keys, arguments)
+
+
+def stored(reply: list[Any]) -> Stored:
+    status = Status(reply[0])
+    if status is Status.OK:
+        return Stored(status, "", reply[1], reply[2], bool(reply[3]))
+    return Stored(status, reply[1].decode() if status is Status.MISS else "")
+
+
+# ---- reading
+
+
+class HotCheckpoint(NamedTuple):
+    """What hot knows of one checkpoint; below the floor it may lack the row, writes or blobs."""
+
+    checkpoint_id: str
+    row: CheckpointRow | None
+    blobs: list[BlobRow]
+    writes: list[WriteRow]
+
+
+def read(keys: ThreadKeys, thread_id: str, namespace: str, checkpoint_id: str) -> Request:
+    return Request(script("read"), keys, (thread_id, namespace, checkpoint_id))
+
+
+def checkpoint_read(namespace: str, reply: list[Any]) -> tuple[Status, HotCheckpoint | None]:
+    status = Status(reply[0])
+    if status not in (Status.OK, Status.PART):
+        return status, None
+    checkpoint_id = reply[1].decode()
+    row = unpack_checkpoint(namespace, checkpoint_id, reply[2]).row if reply[2] else None
+    writes = [write for value in reply[3] for write in unpack_writes(namespace, checkpoint_id, value)]
+    pairs = zip(reply[4][::2], reply[4][1::2], strict=True)
+    blobs = [unpack_blob(namespace, name.decode(), value) for name, value in pairs if value is not None]
+    return status, HotCheckpoint(checkpoint_id, row, blobs, writes)
+
+
+class HotPage(NamedTuple):
+    """A page of checkpoints of one thread, and how far down hot holds everything, by namespace."""
+
+    status: Status
+    floors: dict[str, str | None]  # None: in cold, not loaded
+    entries: list[HotCheckpoint]
+
+
+def list_page(
+    keys: ThreadKeys,
+    thread_id: str,
+    namespace: str | None,
+    checkpoint_id: str,
+    before: str,
+    limit: int,
+    after: tuple[str, str] = ("", ""),
+) -> Request:
+    """Entries newest first; `after` is the id and namespace of the last entry of the page before."""
+    is_one = 0 if namespace is None else 1
+    return Request(script("list"), keys, (thread_id, is_one, namespace or "", checkpoint_id, before, limit, *after))
+
+
+def page_read(reply: list[Any]) -> HotPage:
+    status = Status(reply[0])
+    if status is not Status.OK:
+        return HotPage(status, {}, [])
+    spaces, entries, values = reply[1:]
+    floors = {ns.decode(): floor.decode() if loaded else None for ns, loaded, floor in _triples(spaces)}
+    blobs = {
+        (ns, name): unpack_blob(ns.decode(), name.decode(), value) for ns, name, value in _triples(values) if value
+    }
+    found = []
+    for at in range(0, len(entries), 4):
+        ns, id_, value, chunks = entries[at : at + 4]
+        namespace, checkpoint_id = ns.decode(), id_.decode()
+        references, row = unpack_checkpoint(namespace, checkpoint_id, value)
+        refs = [blobs[key] for name in references if (key := (ns, name.encode())) in blobs]
+        writes = [write for chunk in chunks for write in unpack_writes(namespace, checkpoint_id, chunk)]
+        found.append(HotCheckpoint(checkpoint_id, row, refs, writes))
+    return HotPage(status, floors, found)
+
+
+def _triples(flat: list[Any]) -> Iterable[tuple[Any, Any, Any]]:
+    return zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+
+
+# ---- loading
+
+
+def load(keys: ThreadKeys, thread_id: str, namespace: str) -> Request:
+    return Request(script("load"), keys, (thread_id, namespace, _candidate(), TOKEN_LIFETIME_MS))
+
+
+def hydrate(
+    keys: ThreadKeys,
+    thread_id: str,
+    token: str,
+    incarnation: int,
+    namespace: str,
+    floor: str,
+    others: list[str],
+    rows: Rows,
+) -> Request:
+    """Make a namespace resident. The rows are those of the namespace from the floor on; `others` are left in cold."""
+    blobs_of: dict[str, list[str]] = {}
+    fields: list[str | bytes] = []
+    for blob in rows.blobs:
+        name = blob_name(blob.channel, blob.version)
+        blobs_of.setdefault(blob.channel, []).append(name)
+        fields += ("b", name, pack_blob(blob.type, blob.data))
+    by_checkpoint: dict[str, list[WriteRow]] = {}
+    for write in rows.writes:
+        by_checkpoint.setdefault(write.checkpoint_id, []).append(write)
+    for checkpoint_id, writes in by_checkpoint.items():
+        fields += ("w", checkpoint_id, pack_writes(writes))
+    for row in rows.checkpoints:
+        names = [
+            name
+            for channel, version in channel_versions(row).items()
+            if (name := blob_name(channel, str(version))) in blobs_of.get(channel, ())
+        ]
+        fields += ("c", row.checkpoint_id, pack_checkpoint(row, names))
+    head = max((row.checkpoint_id for row in rows.checkpoints), default="")
+    arguments = (thread_id, token, incarnation, namespace, floor, head, len(others), *others, *fields)
+    return Request(script("hydrate"), keys, arguments)
+
+
+def channel_versions(row: CheckpointRow) -> dict[str, Any]:
+    versions: dict[str, Any] = json.loads(row.checkpoint).get("channel_versions") or {}
+    return versions
+
+
+# ---- archiving
+
+
+class LogBatch(NamedTuple):
+    """The oldest rows of a thread that are not in Postgres yet."""
+
+    thread_id: str
+    incarnation: int
+    is_suspect: bool
+    base: int
+    position: int  # after the last row read
+    is_all: bool
+    moment: str
+    fields: list[tuple[str, bytes]]
+    namespaces: dict[str, str]
+
+
+def log_read(keys: ThreadKeys, thread_id: str, most_bytes: int, incarnation: int, position: int) -> Request:
+    """Read the log; incarnation and position are those of the tier row, read under the lock before."""
+    return Request(script("log_read"), keys, (thread_id, most_bytes, incarnation, position))
+
+
+def log_batch(thread_id: str, reply: list[Any]) -> LogBatch | None:
+    if not reply:
+        return None
+    incarnation, suspect, base, count, length, moment, spaces, fields = reply
+    namespaces = {str(n): ns.decode() for ns, n in zip(spaces[::2], spaces[1::2], strict=True)}
+    pairs = [(name.decode(), value) for name, value in zip(fields[::2], fields[1::2], strict=True)]
+    return LogBatch(
+        thread_id, incarnation, bool(suspect), base, base + count, count == length, moment.decode(), pairs, namespaces
+    )
+
+
+def rows_of(batch: LogBatch) -> Rows:
+    """The rows of a log, unpacked."""
+    rows = Rows()
+    for field, value in batch.fields:
+        number, _, name = field[1:].partition(":")
+        namespace = batch.namespaces[number]
+        if field[0] == "b":
+            rows.blobs.append(unpack_blob(namespace, name, value))
+        elif field[0] == "c":
+            rows.checkpoints.append(unpack_checkpoint(namespace, name, value).row)
+        else:
+            rows.writes.extend(unpack_writes(namespace, name.rpartition(":")[0], value))
+    return rows
+
+
+def log_ack(keys: ThreadKeys, batch: LogBatch) -> Request:
+    moment = batch.moment if batch.is_all else ""
+    return Request(script("log_ack"), keys, (batch.thread_id, batch.incarnation, batch.position, moment))
+
+
+def drop(keys: ThreadKeys, thread_id: str, incarnation: int) -> Request:
+    return Request(script("drop"), keys, (thread_id, incarnation))
+
+
+# ---- leaving
+
+
+class Evicted(IntEnum):
+    """Whether a thread left Redis."""
+
+    DROPPED = 1
+    NOT_ARCHIVED = 0
+    ABSENT = -1
+    IN_USE = -2
+
+
+def evict(keys: ThreadKeys, thread_id: str, idle_ms: int) -> Request:
+    return Request(script("evict"), keys, (thread_id, idle_ms))
+
+
+def absent(keys: ThreadKeys, thread_id: str) -> Request:
+    return Request(script("absent"), keys, (thread_id,))
+
+
+def trim(keys: ThreadKeys, thread_id: str, keep: int) -> Request:
+    return Request(script("trim"), keys, (thread_id, keep))
+
+
+def due(key: str, waiting_ms: int, limit: int) -> Request:
+    return Request(script("due"), (key,), (waiting_ms, limit))

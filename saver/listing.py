@@ -1,0 +1,208 @@
+"""
+List: checkpoints of one thread or of all, newest first by id, over the union of the tiers, a page at a time.
+
+A page asks hot, then cold, and gives out only what lies above the end of both answers, so no later page can bring
+something that belonged before it.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+from psycopg.types.json import Jsonb
+
+from saver import hot
+from saver.codec import Codec, contains
+from saver.cold import rows_by_thread
+from saver.connect import Tiers
+from saver.errors import HotTierError
+from saver.hot import WHOLE, HotCheckpoint, HotPage, Status
+from saver.keys import Keys
+from saver.load import heal
+from saver.operations import Context, decoded
+from saver.rows import CheckpointRow, Rows, WriteRow
+from saver.steps import Slow, Steps
+
+PAGE = 100
+MOST_ATTEMPTS = 12
+
+Place = tuple[str, str, str]  # checkpoint id, thread id, namespace: the order of the listing
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What LangGraph asked for; None does not filter."""
+
+    thread_id: str | None
+    namespace: str | None
+    checkpoint_id: str
+    before: str
+    filter: dict[str, Any] | None
+
+
+@dataclass(slots=True)
+class Found:
+    """A page: rows of one checkpoint each, in order, and where the next page begins (None: the end)."""
+
+    entries: list[tuple[Place, Rows]]
+    end: Place | None
+
+
+class Listing:
+    """A walk down the listing; call `next_page` until `is_done`."""
+
+    def __init__(self, context: Context, codec: Codec, query: Query, limit: int | None) -> None:
+        self.is_done = limit is not None and limit <= 0
+        self._context = context
+        self._codec = codec
+        self._query = query
+        self._left = limit
+        self._after: Place | None = None
+        self._resident: dict[Place, HotCheckpoint] | None = None
+
+    def next_page(self) -> Steps[list[CheckpointTuple]]:
+        size = PAGE if self._left is None or self._query.filter else min(PAGE, self._left)
+        if self._query.thread_id is not None:
+            found = yield from _page(self._context.keys, self._query, self._after, size)
+        else:
+            if self._resident is None:
+                self._resident = yield Slow(resident_entries, (self._query,))
+            found = yield from _page_of_all(self._resident, self._query, self._after, size)
+        self._after = found.end
+        tuples = []
+        for place, rows in found.entries:
+            if not rows.checkpoints or not self._passes(rows.checkpoints[0]):
+                continue
+            tuples.append((yield from decoded(self._context, self._codec, place[1], rows)))
+            if len(tuples) == self._left:
+                break
+        if self._left is not None:
+            self._left -= len(tuples)
+        self.is_done = found.end is None or self._left == 0
+        return tuples
+
+    def _passes(self, row: CheckpointRow) -> bool:
+        return not self._query.filter or contains(json.loads(row.metadata), self._query.filter)
+
+
+def _page(keys: Keys, query: Query, after: Place | None, size: int) -> Steps[Found]:
+    """The next page of the listing of one thread."""
+    thread_id = query.thread_id or ""
+    cursor = (after[0], after[2]) if after else ("", "")
+    request = hot.list_page(
+        keys.thread(thread_id), thread_id, query.namespace, query.checkpoint_id, query.before, size, cursor
+    )
+    for _ in range(MOST_ATTEMPTS):
+        answer = hot.page_read((yield request))
+        if answer.status is not Status.SUSPECT:
+            break
+        yield Slow(heal, (thread_id,))
+    else:
+        raise HotTierError("the thread kept changing its history; try again")
+    entries = {(e.checkpoint_id, thread_id, namespace): e for namespace, e in _with_namespace(answer)}
+    if _hot_suffices(answer, query, size):
+        return _joined(entries, len(entries) >= size, [], False)
+    records = yield Slow(read_cold, (query, after, size))
+    return _joined(entries, len(entries) >= size, records, _count(records) >= size)
+
+
+def _count(records: list[Any]) -> int:
+    return sum(1 for record in records if record[0] == "c")
+
+
+def _with_namespace(answer: HotPage) -> Iterator[tuple[str, HotCheckpoint]]:
+    for entry in answer.entries:
+        if entry.row is not None:
+            yield entry.row.namespace, entry
+
+
+def _hot_suffices(answer: HotPage, query: Query, size: int) -> bool:
+    """Whether hot holds everything of one namespace down to the end of its answer."""
+    if answer.status is not Status.OK or query.namespace is None:
+        return False
+    floor = answer.floors.get(query.namespace, WHOLE)
+    if floor is None:
+        return False
+    if floor == WHOLE or (query.checkpoint_id and query.checkpoint_id >= floor):
+        return True
+    return len(answer.entries) >= size and answer.entries[-1].checkpoint_id >= floor
+
+
+async def read_cold(tiers: Tiers, query: Query, after: Place | None, size: int) -> list[Any]:
+    parameters = {
+        "thread_id": query.thread_id,
+        "namespace": query.namespace,
+        "checkpoint_id": query.checkpoint_id or None,
+        "before": query.before or None,
+        "after": list(after) if after else None,
+        "filter": Jsonb(query.filter) if query.filter else None,
+        "limit": size,
+    }
+    return await tiers.cold.fetch("read_page", parameters)
+
+
+def _joined(entries: dict[Place, HotCheckpoint], hot_is_full: bool, records: list[Any], cold_is_full: bool) -> Found:
+    cold = dict(_cold_entries(records))
+    ends = [min(entries)] if hot_is_full and entries else []
+    ends += [min(cold)] if cold_is_full and cold else []
+    end = max(ends) if ends else None
+    places = sorted((place for place in {*entries, *cold} if end is None or place >= end), reverse=True)
+    return Found([(place, _merged(entries.get(place), cold.get(place))) for place in places], end)
+
+
+def _merged(in_hot: HotCheckpoint | None, in_cold: Rows | None) -> Rows:
+    if in_hot is None or in_hot.row is None:
+        return in_cold or Rows()
+    return Rows([in_hot.row], in_hot.blobs, [*(in_cold.writes if in_cold else ()), *in_hot.writes])
+
+
+def _cold_entries(records: list[Any]) -> Iterator[tuple[Place, Rows]]:
+    """Split records into one Rows per checkpoint; a blob goes to every checkpoint whose versions name it."""
+    for thread_id, rows in rows_by_thread(records).items():
+        writes: dict[tuple[str, str], list[WriteRow]] = {}
+        for write in rows.writes:
+            writes.setdefault((write.namespace, write.checkpoint_id), []).append(write)
+        blobs = {(blob.namespace, blob.channel, blob.version): blob for blob in rows.blobs}
+        for row in rows.checkpoints:
+            names = hot.channel_versions(row).items()
+            used = [blobs[key] for c, v in names if (key := (row.namespace, c, str(v))) in blobs]
+            place = (row.checkpoint_id, thread_id, row.namespace)
+            yield place, Rows([row], used, writes.get((row.namespace, row.checkpoint_id), []))
+
+
+async def resident_entries(tiers: Tiers, query: Query) -> dict[Place, HotCheckpoint]:
+    """Every checkpoint that hot holds of any thread: for listings without a thread."""
+    entries: dict[Place, HotCheckpoint] = {}
+    for partition in range(tiers.keys.partitions):
+        members = await tiers.hot.command("ZRANGE", tiers.keys.idle(partition), 0, -1)
+        for thread_id in (member.decode() for member in members):
+            entries |= await _entries_of(tiers, replace(query, thread_id=thread_id), thread_id)
+    return entries
+
+
+async def _entries_of(tiers: Tiers, query: Query, thread_id: str) -> dict[Place, HotCheckpoint]:
+    entries: dict[Place, HotCheckpoint] = {}
+    cursor = ("", "")
+    while True:
+        request = hot.list_page(
+            tiers.keys.thread(thread_id), thread_id, query.namespace, query.checkpoint_id, query.before, PAGE, cursor
+        )
+        answer = hot.page_read(await tiers.hot.call(request))
+        if answer.status is Status.SUSPECT:
+            await heal(tiers, thread_id)
+            return {}  # all of it is in cold now
+        found = list(_with_namespace(answer))
+        entries |= {(e.checkpoint_id, thread_id, namespace): e for namespace, e in found}
+        if len(found) < PAGE:
+            return entries
+        cursor = (found[-1][1].checkpoint_id, found[-1][0])
+
+
+def _page_of_all(entries: dict[Place, HotCheckpoint], query: Query, after: Place | None, size: int) -> Steps[Found]:
+    """The next page over all threads, given what hot holds."""
+    places = sorted((place for place in entries if after is None or place < after), reverse=True)
+    part = {place: entries[place] for place in places[:size]}
+    records = yield Slow(read_cold, (query, after, size))
+    return _joined(part, len(part) >= size, records, _count(records) >= size)

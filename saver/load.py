@@ -1,0 +1,68 @@
+"""
+Load: bring a namespace of a thread from cold into hot, so that the next put needs Redis alone.
+
+The load token ties the copy to what was read: whoever evicts or changes the thread meanwhile takes the token away, and
+the copy is refused.
+"""
+
+from saver import hot
+from saver.archive import archive
+from saver.cold import Transaction, rows_from
+from saver.connect import Tiers
+from saver.hot import WHOLE, Status
+from saver.rows import Rows
+
+MOST_ATTEMPTS = 5
+
+
+async def promote(tiers: Tiers, thread_id: str, namespace: str = "") -> bool:
+    """Make a namespace resident unless it is. Returns whether this call did it. Raises HotTierError, ColdTierError."""
+    for _ in range(MOST_ATTEMPTS):
+        reply = await tiers.hot.call(hot.load(tiers.keys.thread(thread_id), thread_id, namespace))
+        if reply[0] == Status.OK:
+            return False
+        if reply[0] == Status.SUSPECT:
+            await heal(tiers, thread_id)
+        elif await load(tiers, thread_id, namespace, reply[1].decode()):
+            return True
+    return False
+
+
+async def heal(tiers: Tiers, thread_id: str) -> None:
+    """Archive and drop a copy from another history of Redis; what follows loads it again from cold."""
+    await archive(tiers, [thread_id], wait=True)
+
+
+async def load(tiers: Tiers, thread_id: str, namespace: str, token: str) -> bool:
+    """Read a namespace from cold and hydrate it. False if it was refused: somebody else was first, or changed it."""
+    incarnation, floor, others, rows = await _read(tiers, thread_id, namespace)
+    await tiers.pause("load: read")
+    keys = tiers.keys.thread(thread_id)
+    reply = await tiers.hot.call(hot.hydrate(keys, thread_id, token, incarnation, namespace, floor, others, rows))
+    if reply == -1:
+        await heal(tiers, thread_id)
+    return bool(reply == 1)
+
+
+async def _read(tiers: Tiers, thread_id: str, namespace: str) -> tuple[int, str, list[str], Rows]:
+    """A new incarnation number, the floor, the other namespaces in cold, and the rows from the floor on."""
+    limit = tiers.config.promote_checkpoints
+    where = {"thread_id": thread_id, "namespace": namespace}
+
+    async def read(transaction: Transaction) -> tuple[int, str, list[str], Rows]:
+        # The lock first, in a statement of its own: the next ones take their snapshots after it.
+        _, spaces, numbers, newest = await transaction.fetch_many(
+            [
+                ("lock_shared", where),
+                ("namespaces", where),
+                ("next_incarnation", {}),
+                ("read_newest", {**where, "limit": limit}),
+            ]
+        )
+        rows = rows_from(newest)
+        is_all = limit is None or len(rows.checkpoints) < limit
+        floor = WHOLE if is_all else min(row.checkpoint_id for row in rows.checkpoints)
+        rows.writes = rows_from(await transaction.fetch("read_writes_from", {**where, "floor": floor})).writes
+        return numbers[0][0], floor, [space for (space,) in spaces if space != namespace], rows
+
+    return await tiers.cold.transact(read)

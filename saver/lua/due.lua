@@ -1,0 +1,10 @@
+--[[
+Name the threads of a partition whose turn has come, longest waiting first.
+
+KEYS    1 dirty, idle or wanted
+ARGV    1 history   2 waiting for at least, ms   3 most names
+RETURN  {thread id, ...}
+]]
+local time = redis.call('TIME')
+local cut = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[2])
+return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', cut, 'LIMIT', 0, ARGV[3])

@@ -1,0 +1,57 @@
+--[[
+Read a page of checkpoints, newest first by id, with their writes and blobs; each blob once.
+
+Only what hot has: the floors tell the caller which ids it must also ask cold for.
+
+KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
+ARGV    1 history   2 thread id   3 1 = one namespace, 0 = all   4 namespace   5 checkpoint id, or empty
+        6 only ids before this one, or empty   7 most entries   8 id and   9 namespace of the last entry seen, or empty
+RETURN  {0, {namespace, 1 if loaded, floor, ...}, {namespace, id, row, {writes...}, ...}, {namespace, name, blob, ...}},
+        {1} not resident, {3} suspect
+]]
+local status = resident()
+if status ~= OK then
+  return { status or MISS }
+end
+local names, loaded, spaces, found = redis.call('HKEYS', KEYS[1]), {}, {}, {}
+for _, name in ipairs(names) do
+  if string.sub(name, 1, 1) == 'N' then
+    local n, floor = cmsgpack.unpack(redis.call('HGET', KEYS[1], name))
+    local ns = string.sub(name, 2)
+    for _, value in ipairs({ ns, n >= 0 and 1 or 0, floor or '' }) do
+      spaces[#spaces + 1] = value
+    end
+    if n >= 0 and (ARGV[3] == '0' or ns == ARGV[4]) then
+      loaded[tostring(n)] = ns
+    end
+  end
+end
+for _, name in ipairs(names) do
+  local n, id = string.match(name, '^c(%d+):(.*)$')
+  local is_asked = n and loaded[n] and (ARGV[5] == '' or id == ARGV[5]) and (ARGV[6] == '' or id < ARGV[6])
+  if is_asked and (ARGV[8] == '' or id < ARGV[8] or (id == ARGV[8] and loaded[n] < ARGV[9])) then
+    found[#found + 1] = { id = id, n = n }
+  end
+end
+table.sort(found, function(a, b)
+  return a.id > b.id or (a.id == b.id and loaded[a.n] > loaded[b.n])
+end)
+local entries, blobs, seen = {}, {}, {}
+for i = 1, math.min(#found, tonumber(ARGV[7])) do
+  local n, id = found[i].n, found[i].id
+  local row = redis.call('HGET', KEYS[1], 'c' .. n .. ':' .. id)
+  for _, value in ipairs({ loaded[n], id, row, chunks_of(n, id) }) do
+    entries[#entries + 1] = value
+  end
+  local _, references = cmsgpack.unpack_one(row, 0)
+  for _, name in ipairs(references) do
+    local field = 'b' .. n .. ':' .. name
+    if not seen[field] then
+      seen[field] = true
+      for _, value in ipairs({ loaded[n], name, redis.call('HGET', KEYS[1], field) }) do
+        blobs[#blobs + 1] = value
+      end
+    end
+  end
+end
+return { OK, spaces, entries, blobs }

@@ -1,0 +1,81 @@
+--[[
+Shared first part of every script that touches a thread; it runs nothing by itself.
+
+KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
+ARGV    1 history, the replication id this connection saw   2 thread id
+RETURN  nothing
+
+Fields of the thread: `s` (incarnation, history, tail, count of namespaces), `N<ns>` (number, floor, head; number -1 for
+a namespace that is in cold and not loaded), `c<n>:<id>` checkpoint, `b<n>:<channel><NUL><version>` blob,
+`w<n>:<id>:<k>` the k-th call of put_writes, `k<n>:<id>` how many. The tail counts every row ever logged in this
+incarnation; the log keeps the last of them, so an acknowledgement only shortens a list and works when memory is full.
+]]
+local OK, MISS, NEED, SUSPECT, STALE, PART, LOCKED = 0, 1, 2, 3, 4, 5, 6
+
+local function now()
+  local time = redis.call('TIME')
+  return string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+end
+
+local function forget()
+  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
+  redis.call('ZREM', KEYS[4], ARGV[2])
+  redis.call('ZREM', KEYS[5], ARGV[2])
+  redis.call('HDEL', KEYS[7], ARGV[2])
+end
+
+-- A copy from another history may lack acknowledged rows: with a log it must be archived first, without one it goes.
+local function resident()
+  local packed = redis.call('HGET', KEYS[1], 's')
+  if not packed then
+    return nil
+  end
+  local incarnation, history, tail, count = cmsgpack.unpack(packed)
+  if history ~= ARGV[1] then
+    if redis.call('EXISTS', KEYS[2]) == 1 then
+      return SUSPECT
+    end
+    forget()
+    return nil
+  end
+  return OK, incarnation, tail, count
+end
+
+local function save_state(incarnation, tail, count)
+  redis.call('HSET', KEYS[1], 's', cmsgpack.pack(incarnation, ARGV[1], tail, count))
+end
+
+-- One token at a time, shared by all who miss; one from before a failover is void.
+local function load_token(candidate, lifetime)
+  local token = redis.call('GET', KEYS[3])
+  if token and string.sub(token, 1, #ARGV[1]) == ARGV[1] then
+    return token
+  end
+  token = ARGV[1] .. ':' .. candidate
+  redis.call('SET', KEYS[3], token, 'PX', lifetime)
+  return token
+end
+
+-- The older score stays: it is the age of the oldest row that is not in Postgres.
+local function log_rows(names, tail, moment)
+  local was_clean = redis.call('EXISTS', KEYS[2]) == 0
+  for first = 1, #names, 1000 do
+    redis.call('RPUSH', KEYS[2], unpack(names, first, math.min(first + 999, #names)))
+  end
+  local is_first = 0
+  if was_clean then
+    is_first = redis.call('EXISTS', KEYS[4]) == 0 and 1 or 0
+    redis.call('ZADD', KEYS[4], 'NX', moment, ARGV[2])
+  end
+  redis.call('ZADD', KEYS[5], moment, ARGV[2])
+  return tail + #names, is_first
+end
+
+local function chunks_of(n, id)
+  local count = tonumber(redis.call('HGET', KEYS[1], 'k' .. n .. ':' .. id) or 0)
+  local chunks = {}
+  for k = 0, count - 1 do
+    chunks[k + 1] = redis.call('HGET', KEYS[1], 'w' .. n .. ':' .. id .. ':' .. k)
+  end
+  return chunks
+end

@@ -1,0 +1,131 @@
+"""
+The connections behind a saver: one side for the event loop it was entered in, one for blocking calls.
+
+Shallow copies of a saver (LangGraph makes them) share one Runtime. The blocking side makes round trips to Redis itself
+and leaves everything else to a background event loop.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from threading import Lock, Thread
+from typing import Any, TypeVar
+
+from saver.carriers import BlockingHot
+from saver.config import TierConfig
+from saver.connect import Tiers, connect
+from saver.errors import ColdTierError, TierError
+from saver.keys import Keys
+from saver.queue import Hints
+from saver.steps import Slow, Steps, run_async, run_blocking
+
+T = TypeVar("T")
+PATIENCE = 4  # the background loop bounds its own work; this only ends a wait for a loop that died
+
+
+class Background:
+    """Both tiers in an event loop on a thread of its own."""
+
+    def __init__(self, config: TierConfig) -> None:
+        self._config = config
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="tier-background", daemon=True)
+        self._stack = AsyncExitStack()
+        self.tiers: Tiers
+
+    def open(self) -> None:
+        self._thread.start()
+        try:
+            self.tiers = self.run(lambda: self._stack.enter_async_context(connect(self._config)))
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        limit = self._config.postgres_timeout.total_seconds() * PATIENCE + 60
+        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        try:
+            return future.result(limit)
+        except TimeoutError as error:
+            future.cancel()
+            raise ColdTierError(
+                "the saver's background loop does not answer; close the saver and open it again"
+            ) from error
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self.run(self._stack.aclose)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+
+class Runtime:
+    """Opens what is needed when it is needed, once."""
+
+    def __init__(self, config: TierConfig) -> None:
+        self.config = config
+        self.keys = Keys(config.key_prefix, config.partitions)
+        self.hints = Hints(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tiers: Tiers | None = None
+        self._stack = AsyncExitStack()
+        self._opening = Lock()
+        self._blocking: tuple[BlockingHot, Background] | None = None
+
+    # ---- for the event loop
+
+    async def open_async(self) -> None:
+        if self._tiers is not None:
+            raise TierError("this saver is open already; enter it once and share it")
+        self._tiers = await self._stack.enter_async_context(connect(self.config))
+        self._loop = asyncio.get_running_loop()
+
+    async def close_async(self) -> None:
+        self._tiers = None
+        await self._stack.aclose()
+        await asyncio.to_thread(self.close_blocking)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs in the event loop that the saver was entered in."""
+        return self._loop is not None and asyncio._get_running_loop() is self._loop
+
+    @property
+    def tiers(self) -> Tiers:
+        """Both tiers in the running event loop. Raises TierError unless the saver was entered there."""
+        if self._tiers is None or asyncio.get_running_loop() is not self._loop:
+            raise TierError("the async methods need `async with TieredSaver...` in the event loop that calls them")
+        return self._tiers
+
+    async def run(self, steps: Steps[T]) -> T:
+        return await run_async(steps, self.tiers)
+
+    # ---- for threads
+
+    def open_blocking(self) -> tuple[BlockingHot, Background]:
+        with self._opening:
+            if self._blocking is None:
+                background = Background(self.config)
+                background.open()
+                self._blocking = (BlockingHot(self.config), background)
+            return self._blocking
+
+    def close_blocking(self) -> None:
+        with self._opening:
+            blocking, self._blocking = self._blocking, None
+        self.hints.close()
+        if blocking is not None:
+            blocking[0].close()
+            blocking[1].close()
+
+    def run_blocking(self, steps: Steps[T]) -> T:
+        hot, background = self._blocking or self.open_blocking()
+
+        def slow(step: Slow) -> Any:
+            async def work() -> Any:
+                return await step.function(background.tiers, *step.arguments)
+
+            return background.run(work)
+
+        return run_blocking(steps, hot.call, slow)

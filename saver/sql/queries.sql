@@ -1,0 +1,236 @@
+-- name: limits
+-- Nothing holds a lock for long: a frozen process loses its transaction, so its locks never outlive the time-out.
+select set_config('statement_timeout', %(statement_ms)s::text, true),
+       set_config('idle_in_transaction_session_timeout', %(idle_ms)s::text, true),
+       set_config('lock_timeout', %(statement_ms)s::text, true);
+
+-- name: lock_shared
+-- LOAD holds this while it reads, so that nobody changes the rows between its statements.
+select pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, 0));
+
+-- name: lock_exclusive
+select pg_advisory_xact_lock(hashtextextended(%(thread_id)s, 0));
+
+-- name: lock_exclusive_pair
+-- In the order of the keys, so that two copies in opposite directions cannot wait for each other.
+select pg_advisory_xact_lock(key)
+  from (select hashtextextended(thread_id, 0) as key
+          from unnest(%(thread_ids)s::text[]) as thread_id
+         order by 1) as keys;
+
+-- name: lock_free
+-- Which of these threads nobody else moves right now; those are ours until the transaction ends. Nobody waits: a thread
+-- that another process holds is left to it.
+select thread_id
+  from unnest(%(thread_ids)s::text[]) as thread_id
+ where pg_try_advisory_xact_lock(hashtextextended(thread_id, 0));
+
+-- name: tier_rows
+select thread_id, incarnation, position
+  from {schema}.tier_threads
+ where thread_id = any(%(thread_ids)s::text[]);
+
+-- name: tier_position
+-- Write-through asks this: is the row I put in Postgres by now?
+select incarnation, position
+  from {schema}.tier_threads
+ where thread_id = %(thread_id)s;
+
+-- name: next_incarnation
+select nextval('{schema}.tier_incarnation');
+
+-- name: namespaces
+-- Every namespace that cold knows of a thread, also those with writes alone.
+select distinct checkpoint_ns
+  from {schema}.checkpoints
+ where thread_id = %(thread_id)s
+union
+select distinct checkpoint_ns
+  from {schema}.checkpoint_writes
+ where thread_id = %(thread_id)s;
+
+-- fragment: rows_of_head
+-- The checkpoints of `head` with all their blobs and writes, as rows of one shape and one snapshot.
+select 'c' as kind, thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id as a, checkpoint::text as b,
+       metadata::text as c, null::text as d, 0 as idx, null::bytea as data
+  from head
+union all
+select 'b', blob.thread_id, blob.checkpoint_ns, '', blob.channel, blob.version, blob.type, null, 0, blob.blob
+  from (select distinct head.thread_id, head.checkpoint_ns, channel.key, channel.value
+          from head
+         cross join lateral jsonb_each_text(head.checkpoint -> 'channel_versions') as channel) as used
+  join {schema}.checkpoint_blobs as blob
+    on blob.thread_id = used.thread_id
+   and blob.checkpoint_ns = used.checkpoint_ns
+   and blob.channel = used.key
+   and blob.version = used.value
+union all
+select 'w', write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.task_id, write.task_path, write.channel,
+       write.type, write.idx, write.blob
+  from head
+  join {schema}.checkpoint_writes as write
+    on write.thread_id = head.thread_id
+   and write.checkpoint_ns = head.checkpoint_ns
+   and write.checkpoint_id = head.checkpoint_id;
+
+-- name: read_newest
+with head as materialized (
+    select thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
+      from {schema}.checkpoints
+     where thread_id = %(thread_id)s
+       and checkpoint_ns = %(namespace)s
+     order by checkpoint_id desc
+     limit %(limit)s)
+{rows_of_head};
+
+-- name: read_one
+with head as materialized (
+    select thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
+      from {schema}.checkpoints
+     where thread_id = %(thread_id)s
+       and checkpoint_ns = %(namespace)s
+       and checkpoint_id = %(checkpoint_id)s)
+{rows_of_head};
+
+-- name: read_page
+-- A page of the listing, newest first. A parameter that is null does not filter.
+with head as materialized (
+    select thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
+      from {schema}.checkpoints
+     where (%(thread_id)s::text is null or thread_id = %(thread_id)s)
+       and (%(namespace)s::text is null or checkpoint_ns = %(namespace)s)
+       and (%(checkpoint_id)s::text is null or checkpoint_id = %(checkpoint_id)s)
+       and (%(before)s::text is null or checkpoint_id < %(before)s)
+       and (%(after)s::text[] is null
+            or (checkpoint_id, thread_id, checkpoint_ns)
+             < ((%(after)s::text[])[1], (%(after)s::text[])[2], (%(after)s::text[])[3]))
+       and (%(filter)s::jsonb is null or metadata @> %(filter)s::jsonb)
+     order by checkpoint_id desc, thread_id desc, checkpoint_ns desc
+     limit %(limit)s)
+{rows_of_head};
+
+-- name: read_writes_from
+-- All writes of a namespace from one checkpoint on, also of checkpoints that are not stored yet.
+select 'w', thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, channel, type, idx, blob
+  from {schema}.checkpoint_writes
+ where thread_id = %(thread_id)s
+   and checkpoint_ns = %(namespace)s
+   and checkpoint_id >= %(floor)s;
+
+-- name: read_writes
+select 'w', thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, channel, type, idx, blob
+  from {schema}.checkpoint_writes
+ where thread_id = %(thread_id)s
+   and checkpoint_ns = %(namespace)s
+   and checkpoint_id = %(checkpoint_id)s;
+
+-- name: upsert_blobs
+-- A version of a channel never changes: the first value stays.
+insert into {schema}.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
+select * from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(channels)s::text[], %(versions)s::text[],
+                     %(types)s::text[], %(data)s::bytea[])
+    on conflict do nothing;
+
+-- name: upsert_checkpoints
+insert into {schema}.checkpoints
+       (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
+select thread_id, checkpoint_ns, checkpoint_id, parent_id, checkpoint::jsonb, metadata::jsonb
+  from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(parent_ids)s::text[],
+              %(checkpoints)s::text[], %(metadata)s::text[])
+       as new (thread_id, checkpoint_ns, checkpoint_id, parent_id, checkpoint, metadata)
+    on conflict (thread_id, checkpoint_ns, checkpoint_id) do update
+   set parent_checkpoint_id = excluded.parent_checkpoint_id,
+       checkpoint = excluded.checkpoint,
+       metadata = excluded.metadata;
+
+-- name: upsert_writes
+-- Ordinary writes keep their first value, special ones (a negative index) take the last.
+insert into {schema}.checkpoint_writes as old
+       (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, blob)
+select * from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(task_ids)s::text[],
+                     %(indexes)s::int[], %(task_paths)s::text[], %(channels)s::text[], %(types)s::text[],
+                     %(data)s::bytea[])
+    on conflict (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) do update
+   set channel = excluded.channel,
+       type = excluded.type,
+       blob = excluded.blob,
+       task_path = excluded.task_path
+ where old.idx < 0;
+
+-- name: upsert_tier_rows
+-- An older incarnation never overtakes a newer one, and a position never goes back within one.
+insert into {schema}.tier_threads as old (thread_id, incarnation, position, last_activity, head)
+select thread_id, incarnation, position, now(), head
+  from unnest(%(thread_ids)s::text[], %(incarnations)s::bigint[], %(positions)s::bigint[], %(heads)s::text[])
+       as new (thread_id, incarnation, position, head)
+    on conflict (thread_id) do update
+   set incarnation = greatest(old.incarnation, excluded.incarnation),
+       position = case
+                      when excluded.incarnation > old.incarnation then excluded.position
+                      when excluded.incarnation = old.incarnation then greatest(old.position, excluded.position)
+                      else old.position
+                  end,
+       last_activity = excluded.last_activity,
+       head = greatest(old.head, excluded.head);
+
+-- name: delete_checkpoints
+delete from {schema}.checkpoints where thread_id = any(%(thread_ids)s::text[]);
+
+-- name: delete_blobs
+delete from {schema}.checkpoint_blobs where thread_id = any(%(thread_ids)s::text[]);
+
+-- name: delete_writes
+delete from {schema}.checkpoint_writes where thread_id = any(%(thread_ids)s::text[]);
+
+-- name: bury
+-- What stays of a deleted thread: no content, and the incarnation below which everything is a ghost.
+update {schema}.tier_threads
+   set last_activity = null,
+       head = null
+ where thread_id = any(%(thread_ids)s::text[]);
+
+-- name: idle_since
+-- Threads that nobody wrote for a time, longest first, so that a run that is cut short did the most urgent part.
+select thread_id
+  from {schema}.tier_threads
+ where last_activity < now() - make_interval(secs => %(age)s)
+   and thread_id <> all(%(skip)s::text[])
+ order by last_activity
+ limit %(limit)s;
+
+-- name: still_idle
+-- Which of these are old enough, asked under their locks: an archiver may have written one meanwhile.
+select thread_id
+  from {schema}.tier_threads
+ where thread_id = any(%(thread_ids)s::text[])
+   and last_activity < now() - make_interval(secs => %(age)s);
+
+-- name: adopt
+-- Give threads that the stock saver wrote a tier row, so that retention sees them. Their age is that of their newest
+-- checkpoint.
+insert into {schema}.tier_threads (thread_id, incarnation, position, last_activity, head)
+select thread_id, 0, 0, max((checkpoint ->> 'ts')::timestamptz), max(checkpoint_id)
+  from {schema}.checkpoints as checkpoint
+ where thread_id in (select distinct thread_id
+                       from {schema}.checkpoints as stray
+                      where not exists (select 1
+                                          from {schema}.tier_threads as known
+                                         where known.thread_id = stray.thread_id)
+                      limit %(limit)s)
+ group by thread_id
+    on conflict do nothing;
+
+-- name: cold_has
+select exists (select 1 from {schema}.checkpoints where thread_id = %(thread_id)s);
+
+-- name: count_cold
+-- An estimate once the table is large: an exact count would read it all.
+select case
+           when reltuples > 100000 then reltuples::bigint
+           else (select count(*) from {schema}.tier_threads where last_activity is not null)
+       end
+  from pg_class
+ where oid = '{schema}.tier_threads'::regclass;
+
+-- name: answers
+select 1;
