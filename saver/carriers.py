@@ -101,6 +101,7 @@ class AsyncHot:
         return replies
 
     async def _repeat(self, run: Callable[[Wire], Any]) -> Any:
+        wire = None
         for is_last in (False, True):
             try:
                 wire = await self._wire()
@@ -109,7 +110,7 @@ class AsyncHot:
                 if is_last:
                     raise explained(error) from error
             except hiredis.ReplyError as error:
-                if str(error).startswith("READONLY"):
+                if wire is not None and str(error).startswith("READONLY"):
                     wire.close()
                 raise explained(error) from error
             except (CallTimeout, OSError) as error:

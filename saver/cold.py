@@ -63,6 +63,7 @@ class ColdTier:
 
     def __init__(self, config: TierConfig) -> None:
         self.timeout = config.postgres_timeout.total_seconds()
+        self._idle_ms = int(config.redis_timeout.total_seconds() * 3000)
         self.schema = config.postgres_schema
         self._texts = statements(config.postgres_schema)
         self._cut_off: set[asyncio.Task[Any]] = set()
@@ -110,7 +111,8 @@ class ColdTier:
         limit = timeout or self.timeout
 
         async def run(connection: AsyncConnection[TupleRow]) -> T:
-            limits = {"statement_ms": int(limit * 1000), "idle_ms": int(limit * 1000)}
+            # Between two statements there are calls to Redis at most: a process that is frozen there loses its locks.
+            limits = {"statement_ms": int(limit * 1000), "idle_ms": self._idle_ms}
             async with connection.pipeline() as pipeline, connection.transaction():
                 return await work(Transaction(connection, pipeline, self._texts, limits))
 

@@ -72,7 +72,7 @@ def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str) -> Reque
             address.namespace,
             address.checkpoint_id,
             encoded.parent_id if encoded.is_delta else "",
-            run_history if encoded.is_delta else "",
+            run_history,
             _candidate(),
             TOKEN_LIFETIME_MS,
             encoded.row,

@@ -5,7 +5,8 @@ Hot is always asked before cold: whatever is missing in hot by then was committe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -27,7 +28,27 @@ from saver.rows import Rows, WriteRow
 from saver.steps import Slow, Steps
 
 MOST_ATTEMPTS = 12
+MOST_RUNS = 10_000
 OLD_FORMAT = 4  # checkpoints of a lower `v` keep their pending sends with their parent
+
+
+class RunHistories:
+    """Which history of Redis a run of a thread saw last: its next put of a delta channel must find the same one."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def note(self, thread_id: str, history: str) -> None:
+        seen = self._seen
+        if seen.get(thread_id) != history:
+            if len(seen) >= MOST_RUNS:
+                # The oldest entry: a run that has not been heard of for ten thousand others is over, or goes unchecked.
+                with suppress(StopIteration, KeyError):
+                    del seen[next(iter(seen))]
+            seen[thread_id] = history
+
+    def get(self, thread_id: str) -> str:
+        return self._seen.get(thread_id, "")
 
 
 @dataclass(slots=True)
@@ -38,6 +59,7 @@ class Context:
     keys: Keys
     hints: Hints
     first_version: Callable[[], Any]
+    histories: RunHistories = field(default_factory=RunHistories)
 
     @property
     def is_through(self) -> bool:
@@ -60,7 +82,8 @@ def put(
     address = encoded.address
     keys = context.keys.thread(address.thread_id)
     for _ in range(MOST_ATTEMPTS):
-        reply = hot.stored((yield hot.put(keys, encoded, "")))
+        run_history = context.histories.get(address.thread_id) if encoded.is_delta else ""
+        reply = hot.stored((yield hot.put(keys, encoded, run_history)))
         if reply.status is Status.OK:
             WRITES["checkpoint"].inc()
             yield from _acknowledge(context, address.thread_id, reply)
@@ -120,15 +143,15 @@ def _acknowledge(context: Context, thread_id: str, reply: Stored) -> Steps[None]
 
 async def _await_archive(tiers: Tiers, thread_id: str, incarnation: int, position: int) -> None:
     """Write-through: in Postgres when the tier row says so. An empty log alone proves nothing."""
+    is_nothing_left = False
     for _ in range(MOST_ATTEMPTS):
         records = await tiers.cold.fetch("tier_position", {"thread_id": thread_id})
         if records and records[0][0] == incarnation and records[0][1] >= position:
             return
-        if records and records[0][0] > incarnation:
+        if is_nothing_left:
             break
         done = await archive(tiers, [thread_id], wait=True)
-        if done.ghosts or not (done.threads or done.clean):
-            break
+        is_nothing_left = done.threads == 0
     raise ColdTierError("Redis lost this write before it was in Postgres; read the thread and repeat the run")
 
 
@@ -163,6 +186,7 @@ def _read_hot(context: Context, address: Address) -> Steps[_Hot]:
     for _ in range(MOST_ATTEMPTS):
         reply = yield hot.read(keys, address.thread_id, address.namespace, address.checkpoint_id)
         status, checkpoint = hot.checkpoint_read(address.namespace, reply)
+        context.histories.note(address.thread_id, reply[-1].decode())
         if status is not Status.SUSPECT:
             return _Hot(status is Status.OK, as_rows(checkpoint) if checkpoint else Rows())
         yield Slow(heal, (address.thread_id,))

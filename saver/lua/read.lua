@@ -5,12 +5,12 @@ Below the floor hot holds a part at most: the caller merges it with cold. Readin
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
 ARGV    1 history   2 thread id   3 namespace   4 checkpoint id, or empty for the newest
-RETURN  {0, id, row or false, {writes...}, {blob name, blob, ...}} hot answers alone, {5, the same} below the floor,
-        {1} not resident, {3} suspect
+RETURN  {0, id, row or false, {writes...}, {blob name, blob, ...}, history} hot answers alone,
+        {5, the same} below the floor, {1, history} not resident, {3, history} suspect
 ]]
 local status = resident()
 if status == SUSPECT then
-  return { SUSPECT }
+  return { SUSPECT, ARGV[1] }
 end
 local place = status and redis.call('HGET', KEYS[1], 'N' .. ARGV[3])
 local n, floor, head = -1, '', ''
@@ -19,10 +19,10 @@ if place then
 end
 if n < 0 then
   if status and not place then
-    return { OK, '', false, {}, {} }
+    return { OK, '', false, {}, {}, ARGV[1] }
   end
   redis.pcall('ZADD', KEYS[6], 'NX', now(), ARGV[2])
-  return { MISS }
+  return { MISS, ARGV[1] }
 end
 redis.pcall('ZADD', KEYS[5], 'XX', now(), ARGV[2])
 local id = ARGV[4] ~= '' and ARGV[4] or head
@@ -35,4 +35,4 @@ if row then
     blobs[#blobs + 1] = redis.call('HGET', KEYS[1], 'b' .. n .. ':' .. name)
   end
 end
-return { id >= floor and OK or PART, id, row, chunks_of(n, id), blobs }
+return { id >= floor and OK or PART, id, row, chunks_of(n, id), blobs, ARGV[1] }
