@@ -70,8 +70,8 @@ class Embedded:
             "postgres_bin": str(find_postgres()),
             "caller_pid": os.getpid(),
         }
-        # The path is for a package that is not installed; -P keeps a `worker.py` of the working directory out. A session
-        # of its own, so that Ctrl-C reaches this process alone, which may still need the servers.
+        # The path is for a package that is not installed; -P keeps a `worker.py` of the working directory out.
+        # A session of its own, so that Ctrl-C reaches this process alone, which may still need the servers.
         self._supervisor = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, str(Path(__file__).parents[2])],
             stdin=subprocess.PIPE,
