@@ -41,6 +41,7 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
     Raises HotTierError or ColdTierError when one does not answer, ConfigError when the number of partitions is not the
     one that this Redis was first used with.
     """
+    refuse_unbuilt(config)
     tiers = Tiers(config, Keys(config.key_prefix, config.partitions), AsyncHot(config), ColdTier(config))
     try:
         await agree(tiers)
@@ -51,6 +52,20 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
     finally:
         await tiers.cold.close()
         await tiers.hot.close()
+
+
+def refuse_unbuilt(config: TierConfig) -> None:
+    """Say at once what this version cannot do, instead of failing in the middle. Raises ConfigError."""
+    scheme = config.redis_url.get_secret_value().partition(":")[0]
+    faults = []
+    if "+" in scheme:
+        faults.append(f"TIER_REDIS_URL begins with {scheme}, which this version cannot use yet: name one redis server")
+    if config.on_idle != "archive":
+        faults.append(f"TIER_ON_IDLE is {config.on_idle}, which this version does not do yet: use archive")
+    if config.keep_checkpoints is not None:
+        faults.append("TIER_KEEP_CHECKPOINTS is set, which this version does not do yet: use off")
+    if faults:
+        raise ConfigError("; ".join(faults))
 
 
 async def agree(tiers: Tiers) -> None:
