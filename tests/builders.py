@@ -41,7 +41,7 @@ class Thread:
 
     async def put(self, values: dict[str, Any], *, changed: list[str] | None = None, id_: str | None = None) -> str:
         """Put a checkpoint on the last one; `changed` names the channels with a new version, all by default."""
-        new = {
+        new: dict[str, Any] = {
             channel: self.saver.get_next_version(self.versions.get(channel), None)
             for channel in (changed if changed is not None else values)
         }
