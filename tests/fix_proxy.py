@@ -13,6 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from worker.embedded.server import free_port
+
 _HOST = "127.0.0.1"
 _CHUNK_BYTES = 65536
 _CALL_SECONDS = 10
@@ -99,8 +101,8 @@ class Proxy:
 
     async def _listen(self) -> None:
         if self._listener is None:
+            self.port = self.port or free_port()
             self._listener = await asyncio.start_server(self._serve, _HOST, self.port)
-            self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _stop_listening(self) -> None:
         if self._listener is not None:

@@ -170,7 +170,7 @@ def test_a_server_that_is_down_resets_the_client() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
 
-    with Proxy("127.0.0.1", port) as proxy, connect(proxy) as client, pytest.raises(ConnectionResetError):
+    with Proxy("127.0.0.1", port) as proxy, pytest.raises(ConnectionResetError), connect(proxy) as client:
         client.recv(1)
 
 

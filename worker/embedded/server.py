@@ -22,6 +22,19 @@ _WORTH_ANOTHER_TRY = ("already in use", "still in use")
 _STOP_SECONDS = 10
 
 
+def free_port() -> int:
+    """A port nobody listens on just now. Another process can still take it: the start is tried again then."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        return port
+
+
 class Server(ABC):
     """A server that can be started again and again, on one port and the same data."""
 
@@ -52,7 +65,7 @@ class Server(ABC):
         is_first = self.port == 0
         while True:
             if is_first:
-                self.port = _free_port()
+                self.port = free_port()
             log_start = self._log.stat().st_size
             self._process = self._spawn()
             lifeline.wait_for(lambda: not self.is_alive or self.answers(), f"starting {self.name}", deadline)
@@ -93,16 +106,3 @@ class Server(ABC):
 
     def _said_since(self, start: int) -> str:
         return self._log.read_bytes()[start:].decode(errors="replace")[-2000:].strip()
-
-
-def _free_port() -> int:
-    """A port nobody listens on just now. Another process can still take it: the start is tried again then."""
-    while True:
-        port = secrets.choice(_PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        return port
