@@ -1,0 +1,45 @@
+"""LangGraph's own conformance suite, wherever the threads are between its calls, in both families."""
+
+from collections.abc import AsyncGenerator
+from typing import get_args
+
+import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.conformance.capabilities import BASE_CAPABILITIES
+from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
+from langgraph.checkpoint.conformance.validate import validate
+
+from saver import TierConfig, TieredSaver
+from saver.connect import Tiers
+from tests.driven import MOVES, Driven, Family
+
+CAPABILITIES = sorted(capability.value for capability in BASE_CAPABILITIES)
+
+
+async def failures(config: TierConfig, tiers: Tiers, capability: str, family: Family, place: str) -> list[str]:
+    """The tests of one capability that fail; one that is not even detected counts."""
+
+    async def make() -> AsyncGenerator[BaseCheckpointSaver[str], None]:
+        async with TieredSaver(config) as saver:
+            yield Driven(saver, tiers, family, MOVES[place])
+
+    report = await validate(RegisteredCheckpointer("tiered", make), capabilities={capability})
+    result = report.results[capability]
+    return result.failures if result.detected and result.tests_passed else ["nothing ran", *result.failures]
+
+
+@pytest.mark.parametrize("family", get_args(Family))
+@pytest.mark.parametrize("place", ["hot", "evicted", "trimmed", "promoted"])
+@pytest.mark.parametrize("capability", CAPABILITIES)
+async def test_conforms_wherever_the_threads_are(
+    config: TierConfig, tiers: Tiers, capability: str, family: Family, place: str
+) -> None:
+    assert await failures(config, tiers, capability, family, place) == []
+
+
+@pytest.mark.parametrize("family", get_args(Family))
+@pytest.mark.parametrize("capability", CAPABILITIES)
+async def test_conforms_with_write_through(config: TierConfig, tiers: Tiers, capability: str, family: Family) -> None:
+    through = config.model_copy(update={"write_mode": "through"})
+
+    assert await failures(through, tiers, capability, family, "hot") == []
