@@ -180,7 +180,7 @@ class BlockingHot:
         raise AssertionError
 
     def _once(self, request: Request) -> Any:
-        connection = self._pool.get_connection("EVALSHA")
+        connection = self._pool.get_connection()
         try:
             self.history = history = connection.tier_history
             try:

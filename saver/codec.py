@@ -27,6 +27,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
 
 from saver.errors import InvalidThread
+from saver.migrations import METADATA_KEY, Migrations
 from saver.pack import blob_name, pack_blob, pack_checkpoint, pack_writes
 from saver.rows import BlobRow, CheckpointRow, WriteRow, merge_writes
 
@@ -138,8 +139,9 @@ class EncodedCheckpoint(NamedTuple):
 class Codec:
     """Encodes and decodes with one serializer."""
 
-    def __init__(self, serde: SerializerProtocol) -> None:
+    def __init__(self, serde: SerializerProtocol, migrations: Migrations) -> None:
         self.serde = serde
+        self.migrations = migrations
         self.encrypts = "+" in serde.dumps_typed("")[0]
 
     # ---- to rows
@@ -179,6 +181,8 @@ class Codec:
             if new_versions is None or channel in new_versions:
                 blobs[name] = pack_blob(*self._dump(f"channel {channel!r}", value))
         merged = get_serializable_checkpoint_metadata(config, metadata)
+        if self.migrations:
+            cast(dict[str, Any], merged)[METADATA_KEY] = self.migrations.current
         row = CheckpointRow(
             address.namespace,
             address.checkpoint_id,
@@ -238,7 +242,7 @@ class Codec:
             if blob.type != "empty":
                 values[blob.channel] = self.serde.loads_typed((blob.type, cast(bytes, blob.data)))
         checkpoint["channel_values"] = values
-        return CheckpointTuple(
+        result = CheckpointTuple(
             config=Address(thread_id, row.namespace, row.checkpoint_id).config,
             checkpoint=checkpoint,
             metadata=json.loads(row.metadata),
@@ -248,6 +252,9 @@ class Codec:
                 for write in in_order(writes)
             ],
         )
+        if self.migrations:
+            self.migrations.apply(result, self.serde)
+        return result
 
     def add_pending_sends(self, tuple_: CheckpointTuple, writes: Iterable[WriteRow], first_version: Any) -> None:
         """Give a checkpoint of a format before 4 the sends that its parent kept (as the stock saver does)."""

@@ -26,7 +26,7 @@ def quoted(schema: str) -> str:
 @cache
 def statements(schema: str) -> dict[str, bytes]:
     """All named statements for one schema."""
-    named, fragments = _parse((_FOLDER / "queries.sql").read_text())
+    named, fragments = _parse("\n".join(path.read_text() for path in sorted(_FOLDER.glob("*.sql"))))
     ready: dict[str, bytes] = {}
     for name, sql in named.items():
         for fragment, body in fragments.items():

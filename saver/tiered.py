@@ -22,9 +22,11 @@ from saver.codec import Codec, address_of
 from saver.config import TierConfig
 from saver.demote import demote, tier_of
 from saver.destroy import delete
+from saver.directory import ThreadInfo, list_threads
 from saver.listing import Listing, Query
 from saver.load import promote
 from saver.metrics import OPERATION_SECONDS
+from saver.migrations import Migrations
 from saver.operations import Context
 from saver.runtime import Runtime
 from saver.serializer import serializer_of
@@ -48,7 +50,8 @@ class TieredSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde or serializer_of(config))
         self.config = config
         self._runtime = Runtime(config)
-        self._codec = Codec(self.serde)
+        self.migrations = Migrations()
+        self._codec = Codec(self.serde, self.migrations)
         self._context = Context(
             config, self._runtime.keys, self._runtime.hints, lambda: self.get_next_version(None, None)
         )
@@ -62,7 +65,7 @@ class TieredSaver(BaseCheckpointSaver[str]):
         """A shallow copy with a wider msgpack allow list; it shares the connections of this one."""
         clone = super().with_allowlist(extra_allowlist)
         if isinstance(clone, TieredSaver) and clone is not self:
-            clone._codec = Codec(clone.serde)
+            clone._codec = Codec(clone.serde, clone.migrations)
         return clone
 
     def get_next_version(self, current: str | int | None, channel: None) -> str:
@@ -203,6 +206,15 @@ class TieredSaver(BaseCheckpointSaver[str]):
         """Where reads of a thread are answered: "hot", "cold", or None for an unknown thread."""
         return self._here(_slow(tier_of, thread_id))
 
+    def list_threads(self, metadata: Json | None = None, *, limit: int = 100) -> Any:
+        """
+        Threads over both tiers, last active first: id, tier, last activity, number of checkpoints, metadata.
+
+        `metadata` filters on that of the newest checkpoint by containment, like `list`; what an agent put into
+        `config["metadata"]` or `config["configurable"]` is there.
+        """
+        return self._here(_list_threads(metadata, limit))
+
     # ---- private
 
     def _here(self, steps: Steps[Any]) -> Any:
@@ -231,6 +243,11 @@ class TieredSaver(BaseCheckpointSaver[str]):
 
 def _setup() -> Steps[None]:
     yield Slow(lambda tiers: tiers.cold.setup(), ())
+
+
+def _list_threads(metadata: Json | None, limit: int) -> Steps[list[ThreadInfo]]:
+    found: list[ThreadInfo] = yield Slow(list_threads, (metadata, limit))
+    return found
 
 
 def _slow(function: Callable[..., Any], thread_id: str) -> Steps[Any]:
