@@ -1,0 +1,203 @@
+"""The command `tier`, against real servers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from operator import add
+from typing import Annotated, TypedDict
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+
+from saver import TierConfig, TieredSaver
+from worker.cli.group import COMMANDS, tier
+
+Run = Callable[..., Result]
+CONTENT = "what nobody may see"
+
+
+class State(TypedDict):
+    words: Annotated[list[str], add]
+
+
+def speak(saver: BaseCheckpointSaver[str], thread_id: str, *words: str) -> None:
+    """One turn for each word."""
+    builder = StateGraph(State)
+    builder.add_node("echo", lambda state: {"words": [state["words"][-1].upper()]})
+    builder.add_edge(START, "echo")
+    builder.add_edge("echo", END)
+    graph = builder.compile(checkpointer=saver)
+    for word in words:
+        graph.invoke({"words": [word]}, {"configurable": {"thread_id": thread_id}})
+
+
+@pytest.fixture
+def environment(redis_url: str, postgres_url: str, prefix: str, schema: str) -> dict[str, str]:
+    return {
+        "TIER_REDIS_URL": redis_url,
+        "TIER_POSTGRES_URL": postgres_url,
+        "TIER_KEY_PREFIX": prefix,
+        "TIER_POSTGRES_SCHEMA": schema,
+        "TIER_PARTITIONS": "4",
+    }
+
+
+@pytest.fixture
+def config(environment: dict[str, str]) -> TierConfig:
+    return TierConfig(**{name.removeprefix("TIER_").lower(): value for name, value in environment.items()})
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Run:
+    """`tier` with some arguments, and other variables by name."""
+
+    def run(*arguments: str, **variables: str) -> Result:
+        return CliRunner(env={**environment, **variables}).invoke(tier, arguments, catch_exceptions=False)
+
+    return run
+
+
+def test_help_names_every_command_in_its_own_words(run: Run) -> None:
+    shown = run("--help")
+
+    assert shown.exit_code == 0
+    for name, summary in COMMANDS.items():
+        assert name in shown.stdout
+        assert summary in run(name, "--help").stdout.replace("\n  ", " ")
+
+
+def test_help_does_not_import_the_library() -> None:
+    code = "import sys\nfrom worker.cli import main\ntry:\n  main()\nfinally:\n  print('langgraph' in sys.modules)"
+
+    shown = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=False)
+
+    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "False")
+
+
+def test_without_click_the_message_names_the_extra() -> None:
+    code = "import sys\nsys.modules['click'] = None\nfrom worker.cli import main\nmain()"
+
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert shown.returncode == 2
+    assert "pip install 'langgraph-checkpoint-tiered[worker]'" in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["show"], ["status", "--nonsense"], ["promote"]])
+def test_misuse_is_exit_code_2(run: Run, arguments: list[str]) -> None:
+    shown = run(*arguments)
+
+    assert (shown.exit_code, shown.stdout) == (2, "")
+
+
+def test_a_wrong_configuration_is_one_report_on_standard_error(run: Run) -> None:
+    shown = run("config", TIER_RETAIN_FOR="0", TIER_REDIS_URL="redis://user:hidden@")
+
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert "TIER_RETAIN_FOR" in shown.stderr
+    assert "TIER_REDIS_URL" in shown.stderr
+    assert "hidden" not in shown.stderr
+
+
+def test_config_shows_what_is_in_force_without_secrets(run: Run) -> None:
+    shown = run("config", "--json", TIER_THREAD_SECRET="a secret that nobody reads", TIER_DEMOTE_AFTER="90s")
+
+    found = json.loads(shown.stdout)
+    assert (found["TIER_DEMOTE_AFTER"], found["TIER_METRICS_PORT"], found["TIER_THREAD_SECRET"]) == (
+        "90s",
+        "9464",
+        "***",
+    )
+    assert found["TIER_KEY_PREFIX"] in run("config").stdout
+
+
+def test_show_tells_sizes_and_dirty_rows_and_no_content(run: Run, config: TierConfig) -> None:
+    with TieredSaver(config) as saver:
+        speak(saver, "shown", CONTENT)
+    hot = json.loads(run("show", "shown", "--json").stdout)
+
+    with TieredSaver(config) as saver:
+        saver.demote("shown")
+    cold = json.loads(run("show", "shown", "--json").stdout)
+
+    assert hot["cold"] is None
+    assert hot["hot"]["dirty_rows"] > 0
+    assert cold["hot"] is None
+    assert cold["cold"]["spaces"][0]["checkpoints"] == hot["hot"]["spaces"][0]["checkpoints"] == 3
+    assert CONTENT not in run("show", "shown").stdout
+
+
+def test_show_of_a_thread_that_nobody_has_is_exit_code_1(run: Run, config: TierConfig) -> None:
+    with TieredSaver(config):
+        shown = run("show", "nobody\x1b[2J")
+
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "\\x1b" in shown.stderr
+
+
+def test_promote_and_delete_do_what_they_say(run: Run, config: TierConfig) -> None:
+    with TieredSaver(config) as saver:
+        speak(saver, "moved", "a")
+        saver.demote("moved")
+
+        promoted = run("promote", "moved", "unknown")
+        tier_then = saver.tier_of("moved")
+        deleted = run("delete", "moved")
+
+        assert (promoted.exit_code, promoted.stdout) == (1, "promoted 1 thread\n")
+        assert "unknown" in promoted.stderr
+        assert tier_then == "hot"
+        assert (deleted.exit_code, deleted.stdout) == (0, "deleted 1 thread\n")
+        assert saver.tier_of("moved") is None
+
+
+@pytest.mark.parametrize("down", ["TIER_REDIS_URL", "TIER_POSTGRES_URL"])
+def test_show_works_with_one_tier_down_and_says_so(run: Run, config: TierConfig, down: str) -> None:
+    with TieredSaver(config) as saver:
+        speak(saver, "both", "a")
+        saver.demote("both")
+        saver.promote("both")
+
+    scheme = "redis" if down == "TIER_REDIS_URL" else "postgresql"
+    shown = run("show", "both", "--json", TIER_POSTGRES_TIMEOUT="1s", **{down: f"{scheme}://127.0.0.1:1/0"})
+
+    found = json.loads(shown.stdout)
+    assert shown.exit_code == 1
+    assert "does not answer" in shown.stderr
+    assert [tier for tier in ("hot", "cold") if found[tier]] == [("cold" if scheme == "redis" else "hot")]
+
+
+def test_status_counts_threads_and_what_waits(run: Run, config: TierConfig) -> None:
+    with TieredSaver(config) as saver:
+        for thread_id in ("one", "two", "three"):
+            speak(saver, thread_id, "a")
+        saver.demote("one")
+
+    shown = json.loads(run("status", "--json").stdout)
+
+    assert (shown["hot"]["threads"], shown["hot"]["dirty"], shown["hot"]["quarantined"]) == (2, 2, 0)
+    assert shown["hot"]["oldest_dirty"] > 0
+    assert shown["cold"]["threads"] == 1
+    assert run("status").exit_code == 0
+
+
+def test_status_changes_nothing_on_servers_that_nobody_used(run: Run, redis_url: str, prefix: str) -> None:
+    shown = run("status")
+
+    assert shown.exit_code == 1
+    assert "no tables of ours" in shown.stderr
+    with redis.Redis.from_url(redis_url) as client:
+        assert list(client.scan_iter(match=f"{prefix}*")) == []
+
+
+def test_another_number_of_partitions_is_refused(run: Run, config: TierConfig) -> None:
+    with TieredSaver(config):
+        shown = run("status", TIER_PARTITIONS="5")
+
+    assert shown.exit_code == 2
+    assert "TIER_PARTITIONS=4" in shown.stderr

@@ -1,0 +1,108 @@
+"""`tier status`: threads in each tier and what waits."""
+
+import asyncio
+import sys
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from saver.census import ColdCensus, HotCensus, census_of_cold, census_of_hot
+from worker.cli import FOUND, output
+from worker.cli.reach import Reach, reach
+from worker.config import WorkerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Both tiers at one moment; None for one that does not answer."""
+
+    hot: HotCensus | None
+    cold: ColdCensus | None
+    faults: list[str]
+
+    @property
+    def is_good(self) -> bool:
+        return not self.faults and not (self.hot and self.hot.quarantined)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--watch", "every", is_flag=False, flag_value=2.0, type=click.FloatRange(0.1), metavar="[SECONDS]",
+              help="Look again every 2 seconds, or as often as told, until Ctrl-C.")  # fmt: skip
+def status(as_json: bool, every: float | None) -> None:
+    """Show how many threads each tier has and what waits.
+
+    Exit code 1 when a tier does not answer, or when threads are in quarantine.
+    """
+    if as_json and every:
+        raise click.UsageError("--json answers once: leave out --watch")
+    config = WorkerConfig.load()
+    if every:
+        _watch(config, every)
+        return
+    found = asyncio.run(_look(config))
+    for fault in found.faults:
+        output.message(fault)
+    if as_json:
+        output.print_json(_plain(found))
+    else:
+        output.result().print(_drawn(found))
+    if not found.is_good:
+        sys.exit(FOUND)
+
+
+async def _look(config: WorkerConfig) -> Status:
+    async with reach(config) as found:
+        return await _taken(found)
+
+
+async def _taken(found: Reach) -> Status:
+    hot = None if found.hot_fault else await census_of_hot(found.tiers)
+    cold = None if found.cold_fault else await census_of_cold(found.tiers)
+    return Status(hot, cold, list(found.faults))
+
+
+def _watch(config: WorkerConfig, every: float) -> None:
+    async def watch() -> None:
+        with Live(console=output.result(), refresh_per_second=4, screen=False) as live:
+            while True:
+                found = await _look(config)
+                live.update(Group(_drawn(found), *map(Text, found.faults)), refresh=True)
+                await asyncio.sleep(every)
+
+    try:
+        asyncio.run(watch())
+    except KeyboardInterrupt:
+        return
+
+
+def _drawn(found: Status) -> Group:
+    tiers = output.table("tier", "threads", "size")
+    hot, cold = found.hot, found.cold
+    output.row(tiers, ("hot", hot and hot.threads, hot and output.size(hot.size_bytes)))
+    output.row(tiers, ("cold", cold and cold.threads, cold and output.size(cold.size_bytes)))
+    if hot is None:
+        return Group(tiers)
+    waiting = output.table("waits", "threads", "longest")
+    output.row(waiting, ("to be archived", hot.dirty, output.ago(hot.oldest_dirty) if hot.dirty else None))
+    output.row(waiting, ("to be demoted", hot.idle_due, None))
+    output.row(waiting, ("to be promoted", hot.wanted, None))
+    output.row(waiting, ("in quarantine", hot.quarantined, None))
+    return Group(tiers, Text(), waiting)
+
+
+def _plain(found: Status) -> dict[str, Any]:
+    plain: dict[str, Any] = {"faults": found.faults}
+    for tier in ("hot", "cold"):
+        counted = getattr(found, tier)
+        plain[tier] = counted and {name: _plain_value(value) for name, value in asdict(counted).items()}
+    return plain
+
+
+def _plain_value(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value
