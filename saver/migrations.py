@@ -7,7 +7,7 @@ again. The next put finds that Redis lacks these versions and brings all values,
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -62,7 +62,7 @@ class Migrations:
 
     def apply(self, found: CheckpointTuple, serde: SerializerProtocol) -> None:
         """Bring a checkpoint to the current version, in place."""
-        stored = found.metadata.get(METADATA_KEY, FIRST_VERSION)
+        stored = cast(dict[str, Any], found.metadata).get(METADATA_KEY, FIRST_VERSION)
         steps = [migration for version, migration in self if version > stored]
         if not steps:
             return
