@@ -26,7 +26,7 @@ class Account:
     def own(self, *paths: Path) -> None:
         """Give these paths, not what is inside them, to the account."""
         for path in paths:
-            os.chown(path, self.user_id, self.group_id)
+            os.chown(path, self.user_id, self.group_id, follow_symlinks=False)
 
     def may_use(self, path: Path) -> bool:
         """Whether the account can read and enter or execute the path. Asks the kernel, so ACLs count too."""

@@ -50,12 +50,18 @@ class DataDirectory:
                 "damaged; choose another data directory"
             )
         password = secrets.token_urlsafe(18)
-        unfinished = self.path / "secret.new"
+        unfinished = self.make_file("secret.new")
         unfinished.write_text(password)
-        if self.account:
-            self.account.own(unfinished)
         unfinished.rename(self.secret_file)
         return password
+
+    def make_file(self, name: str) -> Path:
+        """An empty file of the account that runs the servers, closed to everybody else."""
+        file = self.path / name
+        file.write_bytes(b"")
+        if self.account:
+            self.account.own(file)
+        return file
 
     def make_directory(self, name: str) -> Path:
         """A directory of the account that runs the servers, closed to everybody else."""
@@ -122,7 +128,7 @@ def _lock(path: Path, lifeline: Lifeline, caller_pid: int, deadline: float) -> D
 
     Servers whose caller has just died are about to end: that is worth a wait.
     """
-    lock_fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def is_locked() -> bool:
         try:
@@ -140,7 +146,10 @@ def _lock(path: Path, lifeline: Lifeline, caller_pid: int, deadline: float) -> D
     lifeline.wait_for(is_locked, f"the end of the servers that still use {path}", deadline)
     os.ftruncate(lock_fd, 0)
     os.pwrite(lock_fd, str(caller_pid).encode(), 0)
-    return DataDirectory(path, choose_account(path), lock_fd)
+    account = choose_account(path)
+    if account:
+        account.own(path / "lock")
+    return DataDirectory(path, account, lock_fd)
 
 
 def _is_alive(pid: int) -> bool:

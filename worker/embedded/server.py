@@ -47,8 +47,7 @@ class Server(ABC):
         self._password = password
         self._is_durable = is_durable
         self._process: subprocess.Popen[bytes] | None = None
-        self._log = data.path / f"{self.name}.log"
-        self._log.write_bytes(b"")
+        self._log = data.make_file(f"{self.name}.log")
 
     @property
     def pid(self) -> int:
