@@ -26,6 +26,7 @@ class Archived:
     rows: int = 0
     size_bytes: int = 0
     clean: set[str] = field(default_factory=set)  # nothing of these waits for Postgres any more
+    partial: set[str] = field(default_factory=set)  # copied, but rows were left or came meanwhile
     ghosts: int = 0
 
 
@@ -64,8 +65,7 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
     await tiers.pause("archive: committed")
     replies = await tiers.hot.call_many(requests)
     for (batch, _), left in zip(found.copied, replies, strict=True):
-        if batch.is_suspect or left <= 0:
-            result.clean.add(batch.thread_id)
+        (result.clean if batch.is_suspect or left <= 0 else result.partial).add(batch.thread_id)
     return result
 
 

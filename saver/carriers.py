@@ -19,11 +19,13 @@ from saver.config import TierConfig
 from saver.errors import HotTierError
 from saver.hot import Request
 from saver.scripts import all_scripts
-from saver.wire import CallTimeout, ConnectionLost, Encodable, Place, Wire, history_in, packed
+from saver.wire import CallTimeout, ConnectionLost, Encodable, Place, Wire, history_in, is_replica, packed
 
 WIRES = 2  # shared connections of one event loop: a large value on one does not hold up the other
+MOST_TRIES = WIRES + 1  # every connection may turn out to be dead when it is used
 MOST_IN_ONE_WRITE = 500
 
+_ABOUT_DATA = ("ERR", "WRONGTYPE")
 _REASONS = {
     "OOM": "Redis is full (maxmemory); raise it, lower TIER_DEMOTE_AFTER, or wait for workers to archive and demote",
     "READONLY": "Redis is a read-only replica; the connection looks for the new primary",
@@ -47,7 +49,9 @@ def explained(error: Exception) -> HotTierError:
         if text.startswith(word) or f"{word} command" in text or f"-{word}" in text or f" {word} " in text[:80]:
             return HotTierError(reason)
     if isinstance(error, (hiredis.ReplyError, ResponseError)):
-        return HotTierError(f"Redis refused a command ({text.partition(' ')[0][:20] or 'no reason'}); check its log")
+        code = text.partition(" ")[0][:20] or "no reason"
+        message = f"Redis refused a command ({code}); check its log"
+        return HotTierError(message, is_refusal=code in _ABOUT_DATA)
     return HotTierError("Redis cannot be reached or closed the connection; check the server and TIER_REDIS_URL")
 
 

@@ -112,7 +112,8 @@ class ColdTier:
 
         async def run(connection: AsyncConnection[TupleRow]) -> T:
             # Between two statements there are calls to Redis at most: a process that is frozen there loses its locks.
-            limits = {"statement_ms": int(limit * 1000), "idle_ms": self._idle_ms}
+            # The server gives up first, so that the error says what was too slow.
+            limits = {"statement_ms": int(limit * 800), "idle_ms": self._idle_ms}
             async with connection.pipeline() as pipeline, connection.transaction():
                 return await work(Transaction(connection, pipeline, self._texts, limits))
 
@@ -188,6 +189,8 @@ def _translated(error: psycopg.Error) -> ColdTierError:
     if isinstance(error, PoolTimeout):
         return ColdTierError("Postgres gave no connection in time; check the server and TIER_POSTGRES_MAX_SIZE")
     state = error.sqlstate
+    if state is None and isinstance(error, psycopg.DataError):
+        state = "22000"  # the driver itself could not send a value
     reason = type(error).__name__ + (f", SQLSTATE {state}" if state else "")
     return ColdTierError(f"Postgres failed ({reason}); check the server and its log", sqlstate=state)
 

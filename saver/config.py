@@ -184,6 +184,11 @@ class TierConfig(BaseSettings):
         return cls()
 
     @property
+    def archive_wait(self) -> timedelta:
+        """How long a row waits for a worker to take it; the rest of archive_after is for finding and copying it."""
+        return self.archive_after / 2
+
+    @property
     def aes_key(self) -> bytes | None:
         """The decoded encryption_key."""
         return None if self.encryption_key is None else _aes_key(self.encryption_key.get_secret_value())

@@ -12,6 +12,10 @@ class TierError(Exception):
 class HotTierError(TierError):
     """Redis did not do what was asked: unreachable, full, read-only, or slower than TIER_REDIS_TIMEOUT."""
 
+    def __init__(self, message: str, *, is_refusal: bool = False) -> None:
+        super().__init__(message)
+        self.is_refusal = is_refusal  # Redis objects to what stands in a key, so that trying again cannot help
+
 
 class ColdTierError(TierError):
     """Postgres did not do what was asked: unreachable, refusing, or slower than TIER_POSTGRES_TIMEOUT."""

@@ -297,4 +297,31 @@ def trim(keys: ThreadKeys, thread_id: str, keep: int) -> Request:
 
 
 def due(key: str, waiting_ms: int, limit: int) -> Request:
+    """Name the threads of an index (dirty, idle or wanted) whose turn has come, longest waiting first."""
     return Request(script("due"), (key,), (waiting_ms, limit))
+
+
+# ---- setting aside
+
+
+def set_aside(keys: ThreadKeys, thread_id: str, why: str) -> Request:
+    return Request(script("quarantine"), keys, (thread_id, why))
+
+
+def put_back(keys: ThreadKeys, thread_id: str) -> Request:
+    """Put a thread back in line; why it was refused stays known until it is archived."""
+    return Request(script("quarantine"), keys, (thread_id, ""))
+
+
+def aside(key: str) -> tuple[str, ...]:
+    """The command that reads a quarantine: thread id, why, and so on."""
+    return ("HGETALL", key)
+
+
+def why_aside(key: str, thread_id: str) -> tuple[str, ...]:
+    return ("HGET", key, thread_id)
+
+
+def unwanted(key: str, thread_ids: Sequence[str]) -> tuple[str, ...]:
+    """The command that forgets that these were asked for."""
+    return ("ZREM", key, *thread_ids)

@@ -11,7 +11,7 @@ Where a thread lives in Redis: the only place that spells a key.
 | `<prefix>:{pNNN}:wanted`             | zset   | thread -> moment it was asked for               | until promoted     |
 | `<prefix>:{pNNN}:quarantine`         | hash   | thread -> why Postgres refused it, since when   | until archived     |
 | `<prefix>:settings`                  | hash   | what all processes must agree on (partitions)   | for ever           |
-| `<prefix>:gauges`                    | hash   | gauges of the whole system, by one worker       | seconds            |
+| `<prefix>:gauges`                    | hash   | gauges of the whole system, by one worker       | for ever           |
 
 All keys of one partition share its hash tag, so a script is atomic over a thread and its indexes on Redis Cluster too.
 The thread id stands last, so no id can reach the keys of another thread. Moments are milliseconds of the Redis clock.

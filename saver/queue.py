@@ -98,7 +98,7 @@ class Hints:
                             name,
                             partition,
                             _job_id=job_id(self._config, name, partition, time.time()),
-                            _defer_by=self._config.archive_after if name == "archive" else None,
+                            _defer_by=self._config.archive_wait if name == "archive" else None,
                         )
                 except (RedisError, OSError, TimeoutError) as error:
                     log.debug("hint not sent", extra={"job": name, "reason": type(error).__name__})

@@ -189,37 +189,6 @@ update {schema}.tier_threads
        head = null
  where thread_id = any(%(thread_ids)s::text[]);
 
--- name: idle_since
--- Threads that nobody wrote for a time, longest first, so that a run that is cut short did the most urgent part.
-select thread_id
-  from {schema}.tier_threads
- where last_activity < now() - make_interval(secs => %(age)s)
-   and thread_id <> all(%(skip)s::text[])
- order by last_activity
- limit %(limit)s;
-
--- name: still_idle
--- Which of these are old enough, asked under their locks: an archiver may have written one meanwhile.
-select thread_id
-  from {schema}.tier_threads
- where thread_id = any(%(thread_ids)s::text[])
-   and last_activity < now() - make_interval(secs => %(age)s);
-
--- name: adopt
--- Give threads that the stock saver wrote a tier row, so that retention sees them. Their age is that of their newest
--- checkpoint.
-insert into {schema}.tier_threads (thread_id, incarnation, position, last_activity, head)
-select thread_id, 0, 0, max((checkpoint ->> 'ts')::timestamptz), max(checkpoint_id)
-  from {schema}.checkpoints as checkpoint
- where thread_id in (select distinct thread_id
-                       from {schema}.checkpoints as stray
-                      where not exists (select 1
-                                          from {schema}.tier_threads as known
-                                         where known.thread_id = stray.thread_id)
-                      limit %(limit)s)
- group by thread_id
-    on conflict do nothing;
-
 -- name: cold_has
 select exists (select 1 from {schema}.checkpoints where thread_id = %(thread_id)s);
 
