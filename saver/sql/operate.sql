@@ -34,3 +34,37 @@ select coalesce(sum(pg_total_relation_size(class.oid)), 0)::bigint
     on namespace.oid = class.relnamespace
  where namespace.nspname = %(schema)s
    and class.relname in ('checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'tier_threads');
+
+-- name: count_strays
+-- Threads that only the stock saver wrote and no retention run has seen yet.
+select count(*)
+  from (select distinct thread_id
+          from {schema}.checkpoints as stray
+         where not exists (select 1
+                             from {schema}.tier_threads as known
+                            where known.thread_id = stray.thread_id
+                              and known.last_activity is not null)) as strays;
+
+-- name: size_of_threads
+-- Stored bytes of the rows of these threads, without indexes.
+select coalesce((select sum(pg_column_size(one.*))
+                   from {schema}.checkpoints as one
+                  where one.thread_id = any(%(thread_ids)s::text[])), 0)::bigint
+     + coalesce((select sum(pg_column_size(one.*))
+                   from {schema}.checkpoint_blobs as one
+                  where one.thread_id = any(%(thread_ids)s::text[])), 0)::bigint
+     + coalesce((select sum(pg_column_size(one.*))
+                   from {schema}.checkpoint_writes as one
+                  where one.thread_id = any(%(thread_ids)s::text[])), 0)::bigint;
+
+-- name: rows_between
+-- The checkpoints of one namespace from one id on, before another one, with all their blobs and writes.
+with head as materialized (
+    select thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
+      from {schema}.checkpoints
+     where thread_id = %(thread_id)s
+       and checkpoint_ns = %(namespace)s
+       and checkpoint_id >= %(first)s
+       and (%(before)s::text is null or checkpoint_id < %(before)s)
+     order by checkpoint_id desc)
+{rows_of_head};

@@ -1,5 +1,6 @@
 """The command `tier`, against real servers."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -7,13 +8,17 @@ from collections.abc import Callable
 from operator import add
 from typing import Annotated, TypedDict
 
+import psycopg
 import pytest
 import redis
 from click.testing import CliRunner, Result
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
+from psycopg import sql
 
-from saver import TierConfig, TieredSaver
+from jobs.quarantine import set_aside
+from saver import ColdTierError, TierConfig, TieredSaver
+from saver.connect import connect
 from worker.cli.group import COMMANDS, tier
 
 Run = Callable[..., Result]
@@ -180,8 +185,9 @@ def test_status_counts_threads_and_what_waits(run: Run, config: TierConfig) -> N
 
     shown = json.loads(run("status", "--json").stdout)
 
-    assert (shown["hot"]["threads"], shown["hot"]["dirty"], shown["hot"]["quarantined"]) == (2, 2, 0)
-    assert shown["hot"]["oldest_dirty"] > 0
+    hot = shown["hot"]
+    assert (hot["threads"], hot["dirty_threads"], hot["quarantined_threads"]) == (2, 2, 0)
+    assert hot["oldest_dirty_seconds"] > 0
     assert shown["cold"]["threads"] == 1
     assert run("status").exit_code == 0
 
@@ -201,3 +207,92 @@ def test_another_number_of_partitions_is_refused(run: Run, config: TierConfig) -
 
     assert shown.exit_code == 2
     assert "TIER_PARTITIONS=4" in shown.stderr
+
+
+def test_demote_by_name_by_age_and_all(run: Run, config: TierConfig) -> None:
+    with TieredSaver(config) as saver:
+        for thread_id in ("named", "idle", "used"):
+            speak(saver, thread_id, "a")
+
+        by_name = run("demote", "named")
+        none_is_that_old = run("demote", "--idle", "1h")
+        rest = run("demote", "--all")
+
+        assert (by_name.exit_code, by_name.stdout) == (0, "demoted 1 thread\n")
+        assert none_is_that_old.stdout == "demoted 0 threads\n"
+        assert (rest.exit_code, rest.stdout) == (0, "demoted 2 threads\n")
+        assert {saver.tier_of(thread_id) for thread_id in ("named", "idle", "used")} == {"cold"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["one", "--all"], ["--idle", "1 hour"], ["--idle", "0"]])
+def test_demote_wants_one_way_to_choose(run: Run, arguments: list[str]) -> None:
+    assert run("demote", *arguments).exit_code == 2
+
+
+def test_verify_finds_what_only_one_tier_has(run: Run, config: TierConfig, postgres_url: str, schema: str) -> None:
+    with TieredSaver(config) as saver:
+        for thread_id in ("good", "torn", "dirty"):
+            speak(saver, thread_id, "a", "b")
+        for thread_id in ("good", "torn"):
+            saver.demote(thread_id)
+            saver.promote(thread_id)
+    before = run("verify")
+    with psycopg.connect(postgres_url) as connection:
+        delete = sql.SQL("delete from {}.checkpoint_blobs where thread_id = 'torn' and channel = 'words'")
+        connection.execute(delete.format(sql.Identifier(schema)))
+
+    after = run("verify")
+
+    assert before.exit_code == 0
+    assert before.stdout.endswith("0 differ\n")
+    assert after.exit_code == 1
+    assert "thread torn: blob words" in after.stdout
+    assert "thread good" not in after.stdout
+
+
+def test_retain_says_what_would_go_and_then_does_it(
+    run: Run, config: TierConfig, postgres_url: str, schema: str
+) -> None:
+    with TieredSaver(config) as saver:
+        for thread_id in ("old", "young"):
+            speak(saver, thread_id, "a")
+            saver.demote(thread_id)
+    with psycopg.connect(postgres_url) as connection:
+        age = sql.SQL("update {}.tier_threads set last_activity = now() - interval '2 days' where thread_id = 'old'")
+        connection.execute(age.format(sql.Identifier(schema)))
+        stamp = sql.SQL("update {}.checkpoints set checkpoint = jsonb_set(checkpoint, '{{ts}}', to_jsonb(%s::text))")
+        connection.execute(stamp.format(sql.Identifier(schema)), ("2020-01-01T00:00:00+00:00",))
+
+    previewed = run("retain", "--dry-run", TIER_RETAIN_FOR="1d")
+    kept = run("show", "old").exit_code
+    done = run("retain", "--now", TIER_RETAIN_FOR="1d")
+
+    assert previewed.stdout.startswith("1 thread without activity for 1d would be deleted")
+    assert kept == 0
+    assert done.stdout == "deleted 1 thread\n"
+    assert (run("show", "old").exit_code, run("show", "young").exit_code) == (1, 0)
+
+
+def test_retain_without_a_policy_keeps_everything(run: Run) -> None:
+    assert run("retain", "--now").stdout == "TIER_RETAIN_FOR is off: every thread is kept\n"
+    assert run("retain").exit_code == 2
+
+
+def test_quarantine_lists_the_reason_and_puts_back(run: Run, config: TierConfig) -> None:
+    async def refuse() -> None:
+        async with connect(config) as tiers:
+            await set_aside(tiers, "refused", ColdTierError("refused", sqlstate="22P05"))
+
+    with TieredSaver(config) as saver:
+        speak(saver, "refused", "a")
+    asyncio.run(refuse())
+
+    listed = run("quarantine", "list", "--json")
+    counted = run("status")
+    put_back = run("quarantine", "retry", "refused", "unknown")
+
+    [found] = json.loads(listed.stdout)
+    assert (listed.exit_code, found["thread_id"], found["sqlstate"]) == (1, "refused", "22P05")
+    assert counted.exit_code == 1
+    assert (put_back.exit_code, put_back.stdout) == (1, "put back 1 thread\n")
+    assert json.loads(run("status", "--json").stdout)["hot"]["dirty_threads"] == 1

@@ -12,9 +12,14 @@ from worker.cli import FOUND, MISUSE
 COMMANDS = {
     "config": "Show the configuration in force, secrets hidden.",
     "delete": "Delete threads from both tiers, for good.",
+    "doctor": "Check servers, rights, clocks and versions; say what to mend.",
+    "demote": "Archive threads and drop them from Redis now.",
     "promote": "Bring threads into Redis now.",
+    "quarantine": "List threads that Postgres refused, or try them again.",
+    "retain": "Delete what the retention policy says, or say what that would be.",
     "show": "Show where a thread is and how large, never what is in it.",
     "status": "Show how many threads each tier has and what waits.",
+    "verify": "Compare both tiers row by row, of all threads in Redis or of some.",
 }
 _MODULES = {"delete": "move", "demote": "move", "promote": "move"}
 

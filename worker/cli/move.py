@@ -3,13 +3,19 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any
 
 import click
 
+from jobs.demote import demote_due
+from jobs.quarantine import list_aside
 from saver.codec import address_of
 from saver.connect import Tiers, connect
+from saver.demote import demote as demote_now
 from saver.demote import tier_of
 from saver.destroy import delete as destroy
+from saver.durations import parse_duration
 from saver.errors import TierError
 from saver.load import promote as bring
 from saver.outline import outline_cold, outline_hot
@@ -21,7 +27,36 @@ Move = Callable[[Tiers, str], Awaitable[str | None]]  # why it was not done, or 
 
 MOVES_AT_ONCE = 8
 
+MOST_TURNS = 1000
+
+
+class _Duration(click.ParamType[timedelta]):
+    """A duration as the TIER_ variables take it."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        try:
+            return parse_duration(value)
+        except ValueError as fault:
+            self.fail(str(fault), param, ctx)
+
+
 _threads = click.argument("thread_ids", metavar="THREAD...", nargs=-1, required=True)
+
+
+@click.command()
+@click.argument("thread_ids", metavar="[THREAD]...", nargs=-1)
+@click.option("--idle", type=_Duration(), help="All threads that nobody used for this long, like 1h.")
+@click.option("--all", "is_all", is_flag=True, help="All threads in Redis, in use or not.")
+def demote(thread_ids: Sequence[str], idle: timedelta | None, is_all: bool) -> None:
+    """Archive threads and drop them from Redis now."""
+    if (bool(thread_ids), idle is not None, is_all).count(True) != 1:
+        raise click.UsageError("name threads, or say --idle or --all")
+    if thread_ids:
+        asyncio.run(_each(thread_ids, "demoted", _demote))
+    else:
+        asyncio.run(_demote_idle(idle or timedelta(0)))
 
 
 @click.command()
@@ -37,7 +72,7 @@ def promote(thread_ids: Sequence[str]) -> None:
 def delete(thread_ids: Sequence[str], yes: bool) -> None:
     """Delete threads from both tiers, for good."""
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {_count(len(thread_ids))} from both tiers, for good?", abort=True, err=True)
+        click.confirm(f"Delete {output.threads(len(thread_ids))} from both tiers, for good?", abort=True, err=True)
     asyncio.run(_each(thread_ids, "deleted", _delete))
 
 
@@ -59,7 +94,7 @@ async def _each(thread_ids: Iterable[str], done: str, move: Move) -> None:
                     if reason:
                         refused += 1
                         output.message(f"thread {output.shown(thread_id)} was not {done}: {reason}")
-    click.echo(f"{done} {_count(len(ids) - refused)}")
+    click.echo(f"{done} {output.threads(len(ids) - refused)}")
     if refused:
         sys.exit(FOUND)
 
@@ -69,6 +104,32 @@ async def _tried(move: Move, tiers: Tiers, thread_id: str) -> str | None:
         return await move(tiers, thread_id)
     except TierError as error:
         return str(error)
+
+
+async def _demote_idle(idle: timedelta) -> None:
+    """Turn after turn of the worker's own job, with another threshold, until nothing is left to do."""
+    quiet_pool()
+    config = WorkerConfig.load().model_copy(update={"demote_after": idle})
+    demoted = 0
+    async with connect(config) as tiers:
+        with output.progress() as bar:
+            for partition in bar.track(range(tiers.keys.partitions), description="partitions"):
+                for _ in range(MOST_TURNS):
+                    turn = await demote_due(tiers, partition)
+                    demoted += turn.demoted
+                    if turn.is_done:
+                        break
+        aside = sum([len(await list_aside(tiers, partition)) for partition in range(tiers.keys.partitions)])
+    click.echo(f"demoted {output.threads(demoted)}")
+    if aside:
+        output.message(f"{output.threads(aside)} in quarantine stay in Redis; see: tier quarantine list")
+        sys.exit(FOUND)
+
+
+async def _demote(tiers: Tiers, thread_id: str) -> str | None:
+    if await tier_of(tiers, thread_id) is None:
+        return "no tier has it"
+    return None if await demote_now(tiers, thread_id) else "it is written all the time"
 
 
 async def _promote(tiers: Tiers, thread_id: str) -> str | None:
@@ -82,7 +143,3 @@ async def _delete(tiers: Tiers, thread_id: str) -> str | None:
     was_there = await outline_hot(tiers, thread_id) or await outline_cold(tiers, thread_id)
     await destroy(tiers, thread_id)
     return None if was_there else "no tier had it"
-
-
-def _count(threads: int) -> str:
-    return "1 thread" if threads == 1 else f"{threads} threads"

@@ -48,6 +48,11 @@ def shown(name: str) -> str:
     return name if name.isprintable() and name else ascii(name)
 
 
+def threads(count: int) -> str:
+    """How many threads, as one says it."""
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
 def size(size_bytes: int | None) -> str | None:
     """About how many bytes: 812 B, 4.2 KiB, 1.3 GiB."""
     if size_bytes is None:

@@ -11,23 +11,32 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from saver.census import ColdCensus, HotCensus, census_of_cold, census_of_hot
+from saver.connect import Tiers
+from saver.survey import HotSurvey, cold_threads, survey_hot
 from worker.cli import FOUND, output
 from worker.cli.reach import Reach, reach
 from worker.config import WorkerConfig
 
 
 @dataclass(frozen=True, slots=True)
+class ColdSurvey:
+    """What stands in Postgres."""
+
+    threads: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Both tiers at one moment; None for one that does not answer."""
 
-    hot: HotCensus | None
-    cold: ColdCensus | None
+    hot: HotSurvey | None
+    cold: ColdSurvey | None
     faults: list[str]
 
     @property
     def is_good(self) -> bool:
-        return not self.faults and not (self.hot and self.hot.quarantined)
+        return not self.faults and not (self.hot and self.hot.quarantined_threads)
 
 
 @click.command()
@@ -62,9 +71,14 @@ async def _look(config: WorkerConfig) -> Status:
 
 
 async def _taken(found: Reach) -> Status:
-    hot = None if found.hot_fault else await census_of_hot(found.tiers)
-    cold = None if found.cold_fault else await census_of_cold(found.tiers)
+    hot = None if found.hot_fault else await survey_hot(found.tiers)
+    cold = None if found.cold_fault else await _survey_cold(found.tiers)
     return Status(hot, cold, list(found.faults))
+
+
+async def _survey_cold(tiers: Tiers) -> ColdSurvey:
+    [(size_bytes,)] = await tiers.cold.fetch("cold_bytes", {"schema": tiers.config.postgres_schema})
+    return ColdSurvey(await cold_threads(tiers), size_bytes)
 
 
 def _watch(config: WorkerConfig, every: float) -> None:
@@ -89,20 +103,16 @@ def _drawn(found: Status) -> Group:
     if hot is None:
         return Group(tiers)
     waiting = output.table("waits", "threads", "longest")
-    output.row(waiting, ("to be archived", hot.dirty, output.ago(hot.oldest_dirty) if hot.dirty else None))
-    output.row(waiting, ("to be demoted", hot.idle_due, None))
-    output.row(waiting, ("to be promoted", hot.wanted, None))
-    output.row(waiting, ("in quarantine", hot.quarantined, None))
+    longest = output.ago(timedelta(seconds=hot.oldest_dirty_seconds)) if hot.dirty_threads else None
+    output.row(waiting, ("to be archived", hot.dirty_threads, longest))
+    output.row(waiting, ("to be demoted", hot.idle_due_threads, None))
+    output.row(waiting, ("to be promoted", hot.wanted_threads, None))
+    output.row(waiting, ("in quarantine", hot.quarantined_threads, None))
     return Group(tiers, Text(), waiting)
 
 
 def _plain(found: Status) -> dict[str, Any]:
     plain: dict[str, Any] = {"faults": found.faults}
-    for tier in ("hot", "cold"):
-        counted = getattr(found, tier)
-        plain[tier] = counted and {name: _plain_value(value) for name, value in asdict(counted).items()}
+    for tier, counted in (("hot", found.hot), ("cold", found.cold)):
+        plain[tier] = asdict(counted) if counted else None
     return plain
-
-
-def _plain_value(value: Any) -> Any:
-    return value.total_seconds() if isinstance(value, timedelta) else value
