@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    PendingWrite,
     get_serializable_checkpoint_metadata,
     writes_sort_key,
 )
@@ -34,6 +35,7 @@ from saver.rows import BlobRow, CheckpointRow, WriteRow, merge_writes
 MOST_ID_BYTES = 2500  # of a row's key: a Postgres B-tree entry takes 2704 bytes
 MOST_VALUE_BYTES = 256 * 1024 * 1024  # of a value: a quarter of a Postgres field, half of a Redis value
 DELTA_COUNTERS = "counters_since_delta_snapshot"
+NO_BLOB = b""  # in the place of a blob: the checkpoint refers to it and does without it
 
 _encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -180,6 +182,12 @@ class Codec:
             references.append(name)
             if new_versions is None or channel in new_versions:
                 blobs[name] = pack_blob(*self._dump(f"channel {channel!r}", value))
+        for channel in metadata.get("counters_since_delta_snapshot", ()):
+            if channel in versions and channel not in checkpoint["channel_values"]:
+                # A snapshot of this version is the value here too, but there need not be one.
+                name = blob_name(channel, str(versions[channel]))
+                references.append(name)
+                blobs[name] = NO_BLOB
         merged = get_serializable_checkpoint_metadata(config, metadata)
         if self.migrations:
             cast(dict[str, Any], merged)[METADATA_KEY] = self.migrations.current
@@ -247,14 +255,28 @@ class Codec:
             checkpoint=checkpoint,
             metadata=json.loads(row.metadata),
             parent_config=Address(thread_id, row.namespace, row.parent_id).config if row.parent_id else None,
-            pending_writes=[
-                (write.task_id, write.channel, self.serde.loads_typed((write.type, write.data)))
-                for write in in_order(writes)
-            ],
+            pending_writes=[self.pending(write) for write in in_order(writes)],
         )
         if self.migrations:
             self.migrations.apply(result, self.serde)
         return result
+
+    def pending(self, write: WriteRow) -> PendingWrite:
+        return write.task_id, write.channel, self.serde.loads_typed((write.type, write.data))
+
+    def stored_values(self, row: CheckpointRow, blobs: Iterable[BlobRow], channels: Iterable[str]) -> dict[str, Any]:
+        """What a checkpoint stores of some channels: a blob of its version, or else the value in its row."""
+        checkpoint = json.loads(row.checkpoint)
+        versions, values = checkpoint.get("channel_versions") or {}, checkpoint.get("channel_values") or {}
+        by_name = {(blob.channel, blob.version): blob for blob in blobs if blob.type != "empty"}
+        found = {}
+        for channel in channels:
+            blob = by_name.get((channel, str(versions.get(channel))))
+            if blob is not None:
+                found[channel] = self.serde.loads_typed((blob.type, cast(bytes, blob.data)))
+            elif channel in values:
+                found[channel] = values[channel]
+        return found
 
     def add_pending_sends(self, tuple_: CheckpointTuple, writes: Iterable[WriteRow], first_version: Any) -> None:
         """Give a checkpoint of a format before 4 the sends that its parent kept (as the stock saver does)."""

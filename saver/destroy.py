@@ -5,7 +5,7 @@ Evicting after the commit would let a late archiver bring the thread back; evict
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from saver import hot
 from saver.archive import archive
@@ -30,15 +30,17 @@ async def delete(tiers: Tiers, thread_id: str) -> None:
     await change_cold(tiers, thread_id, change, drop_refused=True)
 
 
-async def change_cold(tiers: Tiers, thread_id: str, change: Change, *, drop_refused: bool = False) -> None:
+async def change_cold(
+    tiers: Tiers, thread_id: str, change: Change, *, drop_refused: bool = False, held: Sequence[str] = ()
+) -> None:
     """
-    Change the cold rows of a thread while nobody else moves it and hot does not have it.
+    Change the cold rows of a thread while nobody else moves it and hot does not have it; nobody moves those held.
 
     With `drop_refused`, rows that Postgres does not take are dropped rather than archived first.
     """
 
     async def evict_and_change(transaction: Transaction) -> bool:
-        await transaction.fetch("lock_exclusive", {"thread_id": thread_id})
+        await transaction.fetch("lock_exclusive_pair", {"thread_ids": [thread_id, *held]})
         await tiers.pause("destroy: locked")
         reply = await tiers.hot.call(hot.evict(tiers.keys.thread(thread_id), thread_id, 0))
         if Evicted(reply) is Evicted.NOT_ARCHIVED:
@@ -59,7 +61,19 @@ async def change_cold(tiers: Tiers, thread_id: str, change: Change, *, drop_refu
             await _drop(tiers, thread_id)
         if attempt > 5:
             await asyncio.sleep(0.01 * attempt)
-    raise HotTierError("the thread is written faster than it can be archived; stop its agents and try again")
+    raise _restless()
+
+
+async def drain(tiers: Tiers, thread_id: str) -> None:
+    """Archive until nothing of a thread waited for Postgres once. Raises HotTierError, ColdTierError."""
+    for _ in range(MOST_ATTEMPTS):
+        if thread_id in (await archive(tiers, [thread_id], wait=True)).clean:
+            return
+    raise _restless()
+
+
+def _restless() -> HotTierError:
+    return HotTierError("the thread is written faster than it can be archived; stop its agents and try again")
 
 
 async def _drop(tiers: Tiers, thread_id: str) -> None:

@@ -178,11 +178,11 @@ async def resident_entries(tiers: Tiers, query: Query) -> dict[Place, HotCheckpo
     for partition in range(tiers.keys.partitions):
         members = await tiers.hot.command("ZRANGE", tiers.keys.idle(partition), 0, -1)
         for thread_id in (member.decode() for member in members):
-            entries |= await _entries_of(tiers, replace(query, thread_id=thread_id), thread_id)
+            entries |= await entries_of(tiers, replace(query, thread_id=thread_id), thread_id)
     return entries
 
 
-async def _entries_of(tiers: Tiers, query: Query, thread_id: str) -> dict[Place, HotCheckpoint]:
+async def entries_of(tiers: Tiers, query: Query, thread_id: str) -> dict[Place, HotCheckpoint]:
     entries: dict[Place, HotCheckpoint] = {}
     cursor = ("", "")
     while True:

@@ -16,5 +16,16 @@ READS = {
 }
 WRITES = {kind: _writes.labels(kind) for kind in ("checkpoint", "writes")}
 OPERATION_SECONDS = {
-    name: _operations.labels(name) for name in ("get_tuple", "list", "put", "put_writes", "delete_thread")
+    name: _operations.labels(name)
+    for name in (
+        "get_tuple",
+        "list",
+        "put",
+        "put_writes",
+        "delete_thread",
+        "delete_for_runs",
+        "copy_thread",
+        "prune",
+        "get_delta_channel_history",
+    )
 }

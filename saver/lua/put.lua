@@ -6,7 +6,8 @@ Blobs keep their first value, the checkpoint row its last. Nothing is stored unl
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
 ARGV    1 history   2 thread id   3 namespace   4 checkpoint id   5 parent that must exist, or empty
         6 history of the run, or empty   7 token candidate   8 token lifetime, ms
-        9 checkpoint row, its references first   10... blob name and blob, in pairs
+        9 checkpoint row, its references first
+        10... blob name and blob, in pairs; an empty blob may be missing
 RETURN  {0, incarnation, tail, 1 if the partition was clean}, {1, load token} not resident, {2} a blob is missing,
         {3} suspect, {4} the parent or the history of the run is gone
 ]]
@@ -42,7 +43,7 @@ for _, name in ipairs(references) do
 end
 local names = {}
 for i = 10, #ARGV, 2 do
-  if redis.call('HSETNX', KEYS[1], prefix .. ARGV[i], ARGV[i + 1]) == 1 then
+  if ARGV[i + 1] ~= '' and redis.call('HSETNX', KEYS[1], prefix .. ARGV[i], ARGV[i + 1]) == 1 then
     names[#names + 1] = prefix .. ARGV[i]
   end
 end

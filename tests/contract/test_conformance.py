@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.conformance.capabilities import BASE_CAPABILITIES
+from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
 from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
 from langgraph.checkpoint.conformance.validate import validate
 
@@ -13,7 +13,7 @@ from saver import TierConfig, TieredSaver
 from saver.connect import Tiers
 from tests.driven import MOVES, Driven, Family
 
-CAPABILITIES = sorted(capability.value for capability in BASE_CAPABILITIES)
+CAPABILITIES = sorted(capability.value for capability in ALL_CAPABILITIES)
 
 
 async def failures(config: TierConfig, tiers: Tiers, capability: str, family: Family, place: str) -> list[str]:
