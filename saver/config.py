@@ -9,7 +9,7 @@ import logging
 import os
 import re
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, time, timedelta
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -250,6 +250,12 @@ def thread_secret_from_env() -> SecretStr | None:
     """TIER_THREAD_SECRET alone, for a process that makes thread ids and knows neither tier."""
     secret = os.environ.get(f"{PREFIX}THREAD_SECRET")
     return None if secret is None else SecretStr(secret)
+
+
+def environment_for(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child process: that of this one, with these TIER_ variables and no others."""
+    others = {name: value for name, value in os.environ.items() if not name.upper().startswith(PREFIX)}
+    return {**others, **variables}
 
 
 def unknown_variables() -> dict[str, str | None]:
