@@ -71,6 +71,7 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
 
 async def _copy(tiers: Tiers, transaction: Transaction, thread_ids: Sequence[str], wait: bool) -> _Copy:
     ids = list(thread_ids)
+    await tiers.pause("archive: begins")
     if wait:
         for thread_id in ids:
             await transaction.fetch("lock_exclusive", {"thread_id": thread_id})

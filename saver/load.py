@@ -35,6 +35,7 @@ async def heal(tiers: Tiers, thread_id: str) -> None:
 
 async def load(tiers: Tiers, thread_id: str, namespace: str, token: str) -> bool:
     """Read a namespace from cold and hydrate it. False if it was refused: somebody else was first, or changed it."""
+    await tiers.pause("load: begins")
     incarnation, floor, others, rows = await _read(tiers, thread_id, namespace)
     await tiers.pause("load: read")
     keys = tiers.keys.thread(thread_id)

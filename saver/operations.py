@@ -194,6 +194,7 @@ def _read_hot(context: Context, address: Address) -> Steps[_Hot]:
 
 
 async def _read_cold(tiers: Tiers, address: Address) -> Rows:
+    await tiers.pause("get: hot read")
     if address.checkpoint_id:
         return await tiers.cold.read_one(*address)
     return await tiers.cold.read_newest(address.thread_id, address.namespace)

@@ -1,12 +1,16 @@
 """A configuration, both tiers and a saver of the test's own, on the shared servers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
 
 from saver import TierConfig, TieredSaver
 from saver.connect import Tiers, connect
+from tests.builders import Thread
+
+Open = Callable[[], Awaitable[Tiers]]
 
 
 @pytest.fixture
@@ -29,3 +33,20 @@ async def saver(config: TierConfig) -> AsyncIterator[TieredSaver]:
     """An open saver: what an agent has."""
     async with TieredSaver(config) as opened:
         yield opened
+
+
+@pytest_asyncio.fixture
+async def another(config: TierConfig) -> AsyncIterator[Open]:
+    """Opens the tiers once more: another worker."""
+    async with AsyncExitStack() as stack:
+
+        async def open_() -> Tiers:
+            return await stack.enter_async_context(connect(config))
+
+        yield open_
+
+
+@pytest.fixture
+def thread(saver: TieredSaver) -> Thread:
+    """A new thread of the saver."""
+    return Thread(saver)

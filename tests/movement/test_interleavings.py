@@ -4,73 +4,18 @@ mover continues. Each test fails when the guard it is about is taken out.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from saver import TierConfig, TieredSaver, hot
+from saver import TierConfig, hot
 from saver.archive import archive
-from saver.connect import Tiers, connect
+from saver.connect import Tiers
 from saver.demote import demote
 from saver.destroy import delete
 from saver.load import promote
 from tests.builders import Thread
-
-
-class Pause:
-    """Stops the first work that comes to a point, until it is told to go on."""
-
-    def __init__(self, point: str) -> None:
-        self.point = point
-        self.reached = asyncio.Event()
-        self.go_on = asyncio.Event()
-
-    async def __call__(self, point: str) -> None:
-        if point == self.point and not self.reached.is_set():
-            self.reached.set()
-            await self.go_on.wait()
-
-
-@asynccontextmanager
-async def stopped(tiers: Tiers, point: str, work: Awaitable[Any]) -> AsyncIterator[None]:
-    """Run `work` up to a point; the body runs meanwhile; then let it finish."""
-    pause = tiers.pause = Pause(point)
-    task = asyncio.ensure_future(work)
-    reached = asyncio.ensure_future(pause.reached.wait())
-    await asyncio.wait({task, reached}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
-    assert pause.reached.is_set(), f"never came to {point!r}"
-    try:
-        yield
-    finally:
-        pause.go_on.set()
-        await asyncio.wait_for(task, 20)
-
-
-Open = Callable[[], Awaitable[Tiers]]
-
-
-@pytest_asyncio.fixture
-async def another(config: TierConfig) -> AsyncIterator[Open]:
-    """Opens the tiers once more: another worker."""
-    async with AsyncExitStack() as stack:
-
-        async def open_() -> Tiers:
-            return await stack.enter_async_context(connect(config))
-
-        yield open_
-
-
-@pytest.fixture
-def thread(saver: TieredSaver) -> Thread:
-    return Thread(saver)
-
-
-async def cold_ids(tiers: Tiers, thread: Thread) -> list[str]:
-    rows = await tiers.cold.read_newest(thread.thread_id, "", 100)
-    return sorted((row.checkpoint_id for row in rows.checkpoints), reverse=True)
+from tests.fix_tiers import Open
+from tests.movement.pauses import cold_ids, stopped
 
 
 @pytest.mark.parametrize("point", ["archive: locked", "archive: log read", "archive: rows sent", "archive: committed"])

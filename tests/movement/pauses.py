@@ -1,0 +1,50 @@
+"""Stop a mover at a named point of the protocol while the world goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from saver import hot
+from saver.connect import Tiers
+from tests.builders import Thread
+
+
+class Pause:
+    """Stops the first work that comes to a point, until it is told to go on."""
+
+    def __init__(self, point: str) -> None:
+        self.point = point
+        self.reached = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, point: str) -> None:
+        if point == self.point and not self.reached.is_set():
+            self.reached.set()
+            await self.go_on.wait()
+
+
+@asynccontextmanager
+async def stopped(tiers: Tiers, point: str, work: Awaitable[Any]) -> AsyncIterator["asyncio.Future[Any]"]:
+    """Run `work` up to a point; the body runs meanwhile; then let it finish."""
+    pause = tiers.pause = Pause(point)
+    task = asyncio.ensure_future(work)
+    reached = asyncio.ensure_future(pause.reached.wait())
+    await asyncio.wait({task, reached}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+    assert pause.reached.is_set(), f"never came to {point!r}"
+    try:
+        yield task
+    finally:
+        pause.go_on.set()
+        await asyncio.wait_for(task, 20)
+
+
+async def cold_ids(tiers: Tiers, thread: Thread) -> list[str]:
+    """Ids of the checkpoints in Postgres, newest first."""
+    rows = await tiers.cold.read_newest(thread.thread_id, thread.namespace, 100)
+    return sorted((row.checkpoint_id for row in rows.checkpoints), reverse=True)
+
+
+async def trim(tiers: Tiers, thread: Thread, keep: int = 1) -> int:
+    reply = await tiers.hot.call(hot.trim(tiers.keys.thread(thread.thread_id), thread.thread_id, keep))
+    return int(reply)
