@@ -1,0 +1,95 @@
+"""All checks, one after the other, whatever is down."""
+
+from contextlib import AsyncExitStack
+
+from saver.config import TierConfig
+from saver.errors import ColdTierError, HotTierError
+from worker.doctor import clock, libraries, postgres, redis
+from worker.doctor.postgres_client import PostgresClient
+from worker.doctor.redis_client import RedisClient
+from worker.doctor.report import Report
+
+
+async def check_up(config: TierConfig) -> list[Report]:
+    """Look at both tiers, the queue if it is elsewhere, the clocks and the libraries; change nothing."""
+    reports = {name: Report(name) for name in ("redis", "queue", "postgres", "clocks", "libraries")}
+    offsets: dict[str, clock.Offset] = {}
+    async with AsyncExitStack() as stack:
+        hot = await _redis(stack, config, reports["redis"])
+        if config.queue_url != config.redis_url:
+            await _queue(stack, config, reports["queue"])
+        cold = await _postgres(stack, config, reports["postgres"])
+        try:
+            if hot:
+                offsets["Redis"] = await clock.measure(lambda: _redis_time(hot))
+            if cold:
+                offsets["Postgres"] = await clock.measure(lambda: _postgres_time(cold))
+        except (HotTierError, ColdTierError) as error:
+            reports["clocks"].cannot_see(str(error))
+    clock.examine(offsets, reports["clocks"])
+    if len(offsets) < 2:
+        reports["clocks"].cannot_see("every clock: not all servers told their time")
+    libraries.examine(config, reports["libraries"])
+    return [report for report in reports.values() if report.facts or report.findings or report.unseen]
+
+
+async def _redis(stack: AsyncExitStack, config: TierConfig, report: Report) -> RedisClient | None:
+    url = config.redis_url.get_secret_value()
+    scheme = url.partition(":")[0]
+    if "+" in scheme:
+        report.find(
+            f"TIER_REDIS_URL begins with {scheme}",
+            "this version cannot use it: neither agents nor workers start",
+            "name a single Redis or Valkey server",
+        )
+        return None
+    try:
+        client = await stack.enter_async_context(RedisClient.open(config, url))
+        await redis.examine(config, client, report)
+    except HotTierError as error:
+        report.find(f"the hot tier does not answer: {error}", "agents can neither read nor write", _look_at("Redis"))
+        return None
+    return client
+
+
+async def _queue(stack: AsyncExitStack, config: TierConfig, report: Report) -> None:
+    try:
+        client = await stack.enter_async_context(RedisClient.open(config, config.queue_url.get_secret_value()))
+        await redis.examine(config, client, report, is_queue=True)
+    except HotTierError as error:
+        report.find(
+            f"the queue of TIER_QUEUE_URL does not answer: {error}",
+            "no job runs: nothing is archived, demoted or promoted",
+            _look_at("Redis"),
+        )
+
+
+async def _postgres(stack: AsyncExitStack, config: TierConfig, report: Report) -> PostgresClient | None:
+    try:
+        client = await stack.enter_async_context(PostgresClient.open(config))
+        await postgres.examine(config, client, report)
+    except ColdTierError as error:
+        report.find(
+            f"the cold tier does not answer: {error}",
+            "nothing is archived, and threads that are not in Redis cannot be read",
+            _look_at("Postgres"),
+        )
+        return None
+    return client
+
+
+def _look_at(server: str) -> str:
+    return f"see that {server} runs and that its address is right, then run tier doctor again"
+
+
+async def _redis_time(client: RedisClient) -> float:
+    told = await client.ask("TIME")
+    if told is None:
+        raise HotTierError("the clock of Redis: the user may not use TIME")
+    seconds, microseconds = told
+    return int(seconds) + int(microseconds) / 1e6
+
+
+async def _postgres_time(client: PostgresClient) -> float:
+    [found] = await client.fetch("doctor_clock")
+    return float(found["seconds"])
