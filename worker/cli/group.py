@@ -13,6 +13,7 @@ COMMANDS = {
     "config": "Show the configuration in force, secrets hidden.",
     "delete": "Delete threads from both tiers, for good.",
     "doctor": "Check servers, rights, clocks and versions; say what to mend.",
+    "demo": "Watch real agents and a worker move threads between two private servers.",
     "demote": "Archive threads and drop them from Redis now.",
     "promote": "Bring threads into Redis now.",
     "quarantine": "List threads that Postgres refused, or try them again.",
