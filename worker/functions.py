@@ -1,0 +1,162 @@
+"""
+What arq calls: one function per job, around the movers of `jobs`.
+
+A tier that fails is counted, logged and waited for; arq sees such a job as done, because the sweep asks for it again.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisError
+
+from jobs.archive import ArchiveTurn, archive_due
+from jobs.demote import demote_due
+from jobs.promote import promote_wanted
+from jobs.retain import Place
+from jobs.retain import retain as retain_some
+from jobs.sweep import sweep as sweep_partitions
+from saver.connect import Tiers
+from saver.errors import ColdTierError, HotTierError
+from saver.queue import BUCKET_SECONDS, job_id
+from worker import metrics
+from worker.breaker import Breaker
+from worker.queue import QueueRedis
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Context = dict[str, Any]
+
+MOVERS = ("archive", "demote", "promote")
+
+
+@dataclass(slots=True)
+class Work:
+    """What the jobs of this process share."""
+
+    tiers: Tiers
+    queue: QueueRedis
+    breaker: Breaker = field(default_factory=Breaker)
+    successes: metrics.Successes = field(default_factory=metrics.Successes)
+    running: set[tuple[str, int]] = field(default_factory=set)
+
+    async def ask(self, job: str, partition: int, *, later: bool = False) -> None:
+        """Queue a job once per partition and few seconds; `later` while one of that name still runs."""
+        if self.breaker.is_paused:
+            return
+        moment = time.time() + (BUCKET_SECONDS if later else 0)
+        await self.queue.enqueue_job(job, partition, _job_id=job_id(self.tiers.config, job, partition, moment))
+
+    @asynccontextmanager
+    async def attempt(self, job: str) -> AsyncIterator[None]:
+        """Time a job, count its outcome, trip the breaker when a tier failed."""
+        started = time.monotonic()
+        try:
+            yield
+            await self.successes.note(self.tiers, job)
+            if job in MOVERS:
+                self.breaker.close()
+        except (HotTierError, ColdTierError) as error:
+            if job in MOVERS:
+                self.breaker.trip()
+            self._failed(job, "hot" if isinstance(error, HotTierError) else "cold", error)
+        except (RedisError, OSError) as error:
+            self._failed(job, "queue", error)
+        except asyncio.CancelledError:
+            metrics.JOB_FAILURES.labels(job, "cancelled").inc()
+            raise
+        except Exception:
+            metrics.JOB_FAILURES.labels(job, "error").inc()
+            raise
+        finally:
+            if job in MOVERS:
+                self.breaker.end_probe()
+            metrics.JOB_SECONDS.labels(job).observe(time.monotonic() - started)
+
+    def _failed(self, job: str, reason: str, error: Exception) -> None:
+        metrics.JOB_FAILURES.labels(job, reason).inc()
+        log.warning("job stopped", extra={"job": job, "tier": reason, "reason": str(error)})
+
+
+async def archive(ctx: Context, partition: int) -> None:
+    """Archive what is due in a partition."""
+
+    async def move(work: Work) -> bool:
+        done = await archive_due(work.tiers, partition)
+        _count_archived("archive", done)
+        return done.is_done
+
+    await _move(ctx, "archive", partition, move)
+
+
+async def demote(ctx: Context, partition: int) -> None:
+    """Demote what is idle in a partition."""
+
+    async def move(work: Work) -> bool:
+        done = await demote_due(work.tiers, partition)
+        metrics.DEMOTED_THREADS.inc(done.demoted)
+        _count_archived("demote", done.archived)
+        return done.is_done
+
+    await _move(ctx, "demote", partition, move)
+
+
+async def promote(ctx: Context, partition: int) -> None:
+    """Promote what was asked for in a partition."""
+
+    async def move(work: Work) -> bool:
+        done = await promote_wanted(work.tiers, partition)
+        metrics.PROMOTED_THREADS.inc(done.promoted)
+        metrics.JOB_FAILURES.labels("promote", "refused").inc(done.failed)
+        return done.is_done
+
+    await _move(ctx, "promote", partition, move)
+
+
+async def retain(ctx: Context, *place: str) -> None:
+    """Retain for a while, from a place on; ask for the rest."""
+    work: Work = ctx["work"]
+    async with work.attempt("retain"):
+        done = await retain_some(work.tiers, Place(*place) if place else None)  # type: ignore[arg-type]
+        for action in ("deleted", "waiting", "in_use", "too_slow"):
+            metrics.RETAINED_THREADS.labels(action).inc(getattr(done, action))
+        if done.place and not done.is_elsewhere:
+            next_id = job_id(work.tiers.config, "retain", 0, time.time() + BUCKET_SECONDS)
+            await work.queue.enqueue_job("retain", *done.place, _job_id=next_id)
+        elif done.deleted or done.waiting:
+            log.info("retention is done", extra={"deleted": done.deleted, "waiting": done.waiting})
+
+
+async def sweep(ctx: Context) -> None:
+    """Ask for the jobs that are due; what nobody waits for has succeeded."""
+    work: Work = ctx["work"]
+    async with work.attempt("sweep"):
+        swept = await sweep_partitions(work.tiers, work.ask)
+        nothing_due = [job for job, partitions in swept.partitions.items() if not partitions]
+        await work.successes.note(work.tiers, *nothing_due)
+
+
+async def _move(ctx: Context, job: str, partition: int, move: Callable[[Work], Awaitable[bool]]) -> None:
+    work: Work = ctx["work"]
+    # A second job on the same partition would wait for the first; what it might miss, the sweep finds.
+    if (job, partition) in work.running or not work.breaker.lets_pass():
+        return
+    work.running.add((job, partition))
+    try:
+        async with work.attempt(job):
+            if not await move(work):
+                await work.ask(job, partition, later=True)
+    finally:
+        work.running.discard((job, partition))
+
+
+def _count_archived(job: str, done: ArchiveTurn) -> None:
+    metrics.ARCHIVED_THREADS.inc(done.threads)
+    metrics.ARCHIVED_ROWS.inc(done.rows)
+    metrics.ARCHIVED_BYTES.inc(done.size_bytes)
+    metrics.TRIMMED_ROWS.inc(done.trimmed_rows)
+    metrics.JOB_FAILURES.labels(job, "refused").inc(done.quarantined)

@@ -1,0 +1,146 @@
+"""
+The metrics of a worker; their names are public. Those of an agent stand in `saver/metrics.py`.
+
+Counters and histograms are of this process. The gauges of the whole system are computed by one worker for all, so
+that each reports the same whichever is scraped; one that could not be computed is left out rather than wrong.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import astuple
+from importlib.metadata import PackageNotFoundError, version
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, Info, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from saver.connect import Tiers
+from saver.errors import ColdTierError, HotTierError
+from saver.survey import clock_ms, cold_threads, share, shared, survey_hot
+
+JOBS = ("archive", "demote", "promote", "retain", "sweep")
+REASONS = ("hot", "cold", "queue", "refused", "cancelled", "error")
+FRESH_SECONDS = 10.0  # gauges this young are good enough for the next worker that is scraped
+COLD_SECONDS = 2.0  # a scrape waits no longer for Postgres
+
+disable_created_metrics()  # one more series for each one, which nobody reads
+
+ARCHIVED_THREADS = Counter("tier_archived_threads", "Threads whose log was copied to Postgres.")
+ARCHIVED_ROWS = Counter("tier_archived_rows", "Rows copied to Postgres.")
+ARCHIVED_BYTES = Counter("tier_archived_bytes", "Bytes of content copied to Postgres.")
+TRIMMED_ROWS = Counter("tier_trimmed_rows", "Rows of threads in use that left Redis after they were archived.")
+DEMOTED_THREADS = Counter("tier_demoted_threads", "Threads that left Redis because they were idle.")
+PROMOTED_THREADS = Counter("tier_promoted_threads", "Threads that were brought into Redis ahead of need.")
+RETAINED_THREADS = Counter(
+    "tier_retained_threads", "Threads old enough to be deleted, by what was done with them.", ["action"]
+)
+JOB_SECONDS = Histogram(
+    "tier_job_seconds",
+    "Time of one job.",
+    ["job"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+JOB_FAILURES = Counter(
+    "tier_job_failures",
+    "Jobs that did not do their work, by what was in the way; refused counts threads set aside.",
+    ["job", "reason"],
+)
+UP = Gauge("tier_up", "Whether a tier answered at the last scrape.", ["tier"])
+BUILD = Info("tier_build", "The version of this worker.")
+
+_SYSTEM = {
+    "tier_hot_threads": "Threads in Redis.",
+    "tier_dirty_threads": "Threads with rows that are not in Postgres yet.",
+    "tier_oldest_dirty_seconds": "Age of the oldest row that is not in Postgres yet; 0 if there is none.",
+    "tier_idle_due_threads": "Threads in Redis that nobody touched for TIER_DEMOTE_AFTER.",
+    "tier_wanted_threads": "Threads that wait to be promoted.",
+    "tier_quarantined_threads": "Threads that cannot be archived, set aside so that they do not starve others.",
+    "tier_hot_bytes": "Memory of all threads in Redis, estimated from a sample of them.",
+    "tier_cold_threads": "Threads in Postgres.",
+}
+_HOT_NAMES = tuple(_SYSTEM)[:7]  # in the order of HotSurvey
+_SURVEYED = "surveyed_ms"
+_SUCCESS = "success:"
+
+log = logging.getLogger(__name__)
+
+
+class _System(Collector):
+    """The gauges of the whole system, as they were read last."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        for name, text in _SYSTEM.items():
+            if name in self.values:
+                yield GaugeMetricFamily(name, text, value=self.values[name])
+        success = GaugeMetricFamily(
+            "tier_last_success_timestamp_seconds",
+            "When a job last did its work, or found that there was none.",
+            labels=["job"],
+        )
+        for job in JOBS:
+            if moment := self.values.get(_SUCCESS + job):
+                success.add_metric([job], moment)
+        yield success
+
+
+SYSTEM = _System()
+REGISTRY.register(SYSTEM)
+for _job in JOBS:
+    JOB_SECONDS.labels(_job)
+    for _reason in REASONS:
+        JOB_FAILURES.labels(_job, _reason)
+for _action in ("deleted", "waiting", "in_use", "too_slow"):
+    RETAINED_THREADS.labels(_action)
+try:
+    BUILD.info({"version": version("langgraph-checkpoint-tiered")})
+except PackageNotFoundError:
+    BUILD.info({"version": "unknown"})
+
+
+class Successes:
+    """When each job last succeeded, told to the other workers once a second at most."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    async def note(self, tiers: Tiers, *jobs: str) -> None:
+        """An attempt did its work, or explicitly found nothing. Raises HotTierError."""
+        now = time.time()
+        due = {job: now for job in jobs if not 0 <= now - self._told.get(job, 0) < 1}
+        if due:
+            self._told |= due
+            await share(tiers, {_SUCCESS + job: moment for job, moment in due.items()})
+
+
+async def refresh(tiers: Tiers) -> None:
+    """Bring the gauges of the system up to date, unless another worker just did."""
+    try:
+        values = await shared(tiers)
+        now_ms = await clock_ms(tiers)
+        if not 0 <= now_ms - values.get(_SURVEYED, 0) < FRESH_SECONDS * 1000:
+            values |= await _survey(tiers, now_ms)
+            await share(tiers, {name: values[name] for name in (*_SYSTEM, _SURVEYED) if name in values})
+        UP.labels("hot").set(1)
+        SYSTEM.values = values
+    except HotTierError as error:
+        UP.labels("hot").set(0)
+        SYSTEM.values = {}
+        log.warning("gauges cannot be read", extra={"reason": str(error)})
+
+
+async def _survey(tiers: Tiers, now_ms: int) -> dict[str, float]:
+    values = dict(zip(_HOT_NAMES, map(float, astuple(await survey_hot(tiers))), strict=True))
+    values[_SURVEYED] = now_ms
+    try:
+        async with asyncio.timeout(COLD_SECONDS):
+            values["tier_cold_threads"] = await cold_threads(tiers)
+    except (ColdTierError, TimeoutError):
+        UP.labels("cold").set(0)
+    else:
+        UP.labels("cold").set(1)
+    return values

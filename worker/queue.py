@@ -1,0 +1,113 @@
+"""
+The Redis of the arq queue: a pool of our own, and the settings that say the same.
+
+arq's own pool waits for ever for a reply, takes percent signs in a password as they are and does not check the host
+name of a certificate.
+"""
+
+import time
+from dataclasses import fields
+from typing import Any
+
+import ormsgpack
+from arq.connections import ArqRedis, RedisSettings
+from redis.asyncio import ConnectionPool, SSLConnection
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import ReadOnlyError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeout
+
+from saver.config import TierConfig
+from saver.errors import ConfigError
+from saver.queue import queue_name
+
+RETRY_ON = [LostConnection, RedisTimeout, OSError, ReadOnlyError]
+# For connecting, and around that for each command: together about 20 seconds without Redis. Then the process ends, and
+# its supervisor starts it again.
+OUTAGE_RETRIES = 6
+_CONNECT_RETRIES = 2
+
+
+class QueueRedis(ArqRedis):
+    """arq's client, which also notes when arq's main loop was here last."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.last_beat = time.monotonic()
+
+    async def psetex(self, name: Any, time_ms: Any, value: Any) -> Any:
+        """Only arq's main loop calls this outside of a pipeline, once per health_check_interval."""
+        reply = await super().psetex(name, time_ms, value)
+        self.last_beat = time.monotonic()
+        return reply
+
+
+class QueueConnections(ConnectionPool):
+    """Patient once it was connected, impatient before: a wrong address shows at once, in one sentence."""
+
+    was_connected = False
+
+    async def ensure_connection(self, connection: Any) -> None:
+        if self.was_connected:
+            await super().ensure_connection(connection)
+            return
+        patient, connection.retry = connection.retry, Retry(NoBackoff(), _CONNECT_RETRIES)
+        try:
+            await super().ensure_connection(connection)
+        except (RedisError, OSError) as error:
+            what = f"{type(error).__name__}; check TIER_QUEUE_URL, or TIER_REDIS_URL if it is not set"
+            raise SystemExit(f"the worker cannot start: the Redis of the queue does not let it in ({what})") from None
+        connection.retry = patient
+        self.was_connected = True
+
+
+def open_queue(config: TierConfig) -> QueueRedis:
+    """A client for the queue that connects when it is used."""
+    options = _options(config)
+    pool = QueueConnections(
+        **options,
+        socket_timeout=config.redis_timeout.total_seconds(),
+        socket_connect_timeout=config.redis_timeout.total_seconds(),
+        retry=_patience(),
+        retry_on_error=RETRY_ON,
+        health_check_interval=0,
+    )
+    return QueueRedis(
+        pool,
+        job_serializer=ormsgpack.packb,
+        job_deserializer=ormsgpack.unpackb,
+        default_queue_name=queue_name(config),
+    )
+
+
+def redis_settings(config: TierConfig) -> RedisSettings:
+    """What `arq --check` and tools read; the worker itself uses `open_queue`."""
+    options = _options(config)
+    known = {field.name for field in fields(RedisSettings)}
+    settings = {name: value for name, value in options.items() if name in known}
+    return RedisSettings(
+        **settings,
+        unix_socket_path=options.get("path"),
+        database=options.get("db", 0),
+        ssl=options.get("connection_class") is SSLConnection,
+        retry=_patience(),
+        retry_on_timeout=True,
+        retry_on_error=RETRY_ON,
+    )
+
+
+def _options(config: TierConfig) -> dict[str, Any]:
+    url = config.queue_url.get_secret_value()
+    scheme = url.partition(":")[0]
+    if "+" in scheme:
+        raise ConfigError(f"TIER_QUEUE_URL begins with {scheme}, which this version cannot use: name one redis server")
+    options: dict[str, Any] = dict(parse_url(url))
+    if options.get("connection_class") is SSLConnection:
+        options.setdefault("ssl_check_hostname", True)
+    return options
+
+
+def _patience() -> Retry:
+    return Retry(ExponentialBackoff(cap=1.0, base=0.05), OUTAGE_RETRIES)

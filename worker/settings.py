@@ -1,0 +1,147 @@
+"""
+What `arq worker.Settings` runs: which jobs, when, on which queue, and how the process starts and stops.
+
+arq reads the attributes of the class itself and drops names it does not know, so nothing here is inherited, and a test
+compares what takes effect.
+"""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from datetime import UTC, timedelta
+from functools import partial
+from typing import NoReturn
+
+import ormsgpack
+from arq import cron, func
+from arq.cron import CronJob
+
+from saver import queue as hints
+from saver.config import TierConfig
+from saver.connect import Tiers, connect, refuse_unbuilt
+from saver.errors import TierError
+from saver.survey import eviction_policy
+from worker import functions as jobs
+from worker import queue
+from worker.config import WorkerConfig
+from worker.functions import Context, Work
+from worker.health import Probes, serve
+from worker.logs import configure_logging
+
+# A killed worker's job is free again after this and the 10 s that arq adds.
+JOB_SECONDS = 30
+# Each restart of a worker costs the jobs it cuts off one try; they end by themselves, so there is nothing to limit.
+MOST_TRIES = 1000
+# Longer than the clocks of two workers may differ: the second one finds the result and does not run the tick again.
+TICK_SECONDS = 120
+# Threads that are kept for less than this are looked for all the time, not at TIER_RETENTION_AT.
+OFTEN = timedelta(hours=1)
+
+_SWEEP_SECONDS = (1, 2, 3, 4, 5)  # divisors of a minute, as cron wants them
+_RETAIN_SECONDS = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60)
+
+log = logging.getLogger(__name__)
+
+
+def make_settings() -> type:
+    """The class that arq takes its settings from, for the environment of this process. Raises ConfigError."""
+    config = WorkerConfig.load()
+    refuse_unbuilt(config)
+    configure_logging(config)
+    arq_functions = [func(job) for job in (jobs.archive, jobs.demote, jobs.promote, jobs.retain, jobs.sweep)]
+
+    class Settings:
+        functions = arq_functions
+        cron_jobs = schedule(config)
+        queue_name = hints.queue_name(config)
+        redis_settings = queue.redis_settings(config)
+        redis_pool = queue.open_queue(config)
+        on_startup = partial(startup, config)
+        on_shutdown = shutdown
+        job_serializer = ormsgpack.packb
+        job_deserializer = ormsgpack.unpackb
+        max_jobs = config.worker_jobs
+        max_tries = MOST_TRIES
+        job_timeout = JOB_SECONDS
+        job_completion_wait = 20
+        keep_result = 0
+        poll_delay = 0.2
+        queue_read_limit = 1000
+        health_check_interval = 15
+        allow_abort_jobs = False
+        log_results = False
+        timezone = UTC
+
+    return Settings
+
+
+def schedule(config: TierConfig) -> list[CronJob]:
+    """The sweep every few seconds, retention when something is to be deleted by age. Names are global per Redis."""
+    every = config.archive_after.total_seconds() / 4
+    ticks = [_tick(config, "sweep", second=_often(every, _SWEEP_SECONDS), run_at_startup=True)]
+    if config.retain_for is None:
+        return ticks
+    if config.retain_for < OFTEN:
+        often = _often(config.retain_for.total_seconds() / 4, _RETAIN_SECONDS)
+        ticks.append(_tick(config, "retain", second=often))
+    elif config.retention_at == "hourly":
+        ticks.append(_tick(config, "retain", minute=0, second=0))
+    else:
+        at = config.retention_at
+        ticks.append(_tick(config, "retain", hour=at.hour, minute=at.minute, second=0))
+    return ticks
+
+
+async def startup(config: WorkerConfig, ctx: Context) -> None:
+    """Open both tiers and the scrape address. Ends the process, in one sentence, when that cannot be."""
+    try:
+        async with AsyncExitStack() as stack:
+            tiers = await stack.enter_async_context(connect(config.tier))
+            await _warn_of_eviction(tiers)
+            ctx["work"] = Work(tiers, ctx["redis"])
+            await stack.enter_async_context(serve(config, Probes(tiers, ctx["redis"]).routes))
+            ctx["close"] = stack.pop_all().aclose
+    except TierError as error:
+        _end(str(error))
+    log.info("worker is ready", extra={"queue": hints.queue_name(config), "partitions": config.partitions})
+
+
+async def shutdown(ctx: Context) -> None:
+    """Close what was opened; arq calls this after the jobs, and also when the start failed."""
+    if close := ctx.pop("close", None):
+        await close()
+
+
+def _tick(config: TierConfig, job: str, *, run_at_startup: bool = False, **when: int | set[int]) -> CronJob:
+    return cron(
+        getattr(jobs, job),
+        name=f"{config.key_prefix}:{job}",
+        keep_result=TICK_SECONDS,
+        max_tries=MOST_TRIES,
+        run_at_startup=run_at_startup,
+        **when,  # type: ignore[arg-type]
+    )
+
+
+def _often(wanted: float, steps: tuple[int, ...]) -> set[int]:
+    """The seconds of a minute that are a step apart: the longest step that is no longer than wanted."""
+    step = max((step for step in steps if step <= wanted), default=steps[0])
+    return set(range(0, 60, step))
+
+
+async def _warn_of_eviction(tiers: Tiers) -> None:
+    policy = await eviction_policy(tiers)
+    if policy != "noeviction":
+        log.critical(
+            "Redis may drop threads that are nowhere else: set its maxmemory-policy to noeviction",
+            extra={"maxmemory_policy": policy},
+        )
+
+
+def _end(why: str) -> NoReturn:
+    log.critical("the worker cannot start", extra={"reason": why})
+    task = asyncio.current_task()
+    if task is not None:
+        # Else asyncio tells of it a second time, with a traceback.
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    raise SystemExit(1)
