@@ -58,8 +58,8 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
         result.rows += len(rows)
         result.size_bytes += rows.size_bytes
         keys = tiers.keys.thread(batch.thread_id)
-        if batch.is_suspect:
-            requests.append(hot.drop(keys, batch.thread_id, batch.incarnation))
+        if batch.is_suspect and batch.is_all:
+            requests.append(hot.drop(keys, batch.thread_id, batch.incarnation, batch.position))
         else:
             requests.append(hot.log_ack(keys, batch))
     await tiers.pause("archive: committed")

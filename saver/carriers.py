@@ -6,6 +6,7 @@ does not know, and both give up within TIER_REDIS_TIMEOUT.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,18 @@ from saver.config import TierConfig
 from saver.errors import HotTierError
 from saver.hot import Request
 from saver.scripts import all_scripts
-from saver.wire import CallTimeout, ConnectionLost, Encodable, Place, Wire, history_in, is_replica, packed
+from saver.wire import (
+    REPLICATION,
+    TRUSTED_SECONDS,
+    CallTimeout,
+    ConnectionLost,
+    Encodable,
+    Place,
+    Wire,
+    history_in,
+    is_replica,
+    packed,
+)
 
 WIRES = 2  # shared connections of one event loop: a large value on one does not hold up the other
 MOST_TRIES = WIRES + 1  # every connection may turn out to be dead when it is used
@@ -38,13 +50,22 @@ _REASONS = {
     "MISCONF": "Redis cannot persist and refuses writes; look into its log",
     "BUSY": "Redis is busy with a script",
 }
+_WORDS = (  # redis-py cuts the word off and keeps it in the class
+    (redis.exceptions.OutOfMemoryError, "OOM"),
+    (redis.exceptions.ReadOnlyError, "READONLY"),
+    (redis.exceptions.BusyLoadingError, "LOADING"),
+    (redis.exceptions.MasterDownError, "MASTERDOWN"),
+    (redis.exceptions.ClusterDownError, "CLUSTERDOWN"),
+    (redis.exceptions.NoPermissionError, "NOPERM"),
+    (redis.exceptions.AuthenticationError, "WRONGPASS"),
+)
 
 
 def explained(error: Exception) -> HotTierError:
     """What an error of Redis means to the user; the text of the server is not quoted, it may hold content."""
     if isinstance(error, (CallTimeout, TimeoutError, redis.exceptions.TimeoutError)):
         return HotTierError("Redis did not answer within TIER_REDIS_TIMEOUT; check the server and the network")
-    text = str(error)
+    text = next((word for kind, word in _WORDS if isinstance(error, kind)), str(error))
     for word, reason in _REASONS.items():
         if text.startswith(word) or f"{word} command" in text or f"-{word}" in text or f" {word} " in text[:80]:
             return HotTierError(reason)
@@ -62,7 +83,7 @@ class AsyncHot:
         self._timeout = config.redis_timeout.total_seconds()
         self._url = config.redis_url.get_secret_value()
         self._wires: list[Wire | None] = [None] * WIRES
-        self._opening = [asyncio.Lock() for _ in range(WIRES)]
+        self._opening: list[asyncio.Future[Wire] | None] = [None] * WIRES
         self._next = 0
 
     @property
@@ -70,10 +91,18 @@ class AsyncHot:
         """The history seen last, or empty before the first call."""
         return next((wire.history for wire in self._wires if wire is not None), "")
 
-    async def close(self) -> None:
+    def doubt(self, history: str) -> None:
+        """Somebody has seen this history: connections that saw another one ask again before their next call."""
         for wire in self._wires:
-            if wire is not None:
-                wire.close()
+            if wire is not None and not wire.is_lost and wire.history != history:
+                wire.doubt()
+
+    async def close(self) -> None:
+        openings = [opening for opening in self._opening if opening is not None]
+        for opening in openings:
+            opening.cancel()
+        await asyncio.gather(*openings, return_exceptions=True)
+        self._close_wires()
 
     async def call(self, request: Request) -> Any:
         """Run one script. Raises HotTierError."""
@@ -105,17 +134,16 @@ class AsyncHot:
         return replies
 
     async def _repeat(self, run: Callable[[Wire], Any]) -> Any:
-        wire = None
-        for is_last in (False, True):
+        for left in reversed(range(MOST_TRIES)):
             try:
-                wire = await self._wire()
-                return await run(wire)
+                return await run(await self._wire())
             except ConnectionLost as error:
-                if is_last:
+                if not left:
                     raise explained(error) from error
             except hiredis.ReplyError as error:
-                if wire is not None and str(error).startswith("READONLY"):
-                    wire.close()
+                if "READONLY" in str(error):
+                    # Not the primary any more: the other connections must not read from it either.
+                    self._close_wires()
                 raise explained(error) from error
             except (CallTimeout, OSError) as error:
                 raise explained(error) from error
@@ -126,12 +154,26 @@ class AsyncHot:
         wire = self._wires[slot]
         if wire is not None and not wire.is_lost:
             return wire
-        async with self._opening[slot]:
-            wire = self._wires[slot]
-            if wire is None or wire.is_lost:
-                wire = self._wires[slot] = await Wire.open(Place.from_url(self._url), self._timeout)
-                await asyncio.gather(*(wire.call(("SCRIPT", "LOAD", one.source)) for one in all_scripts()))
+        # Whoever waits for the same connection shares its failure, instead of trying in turn.
+        opening = self._opening[slot]
+        if opening is None:
+            opening = self._opening[slot] = asyncio.ensure_future(self._open(slot))
+            opening.add_done_callback(_heard)
+        return await asyncio.shield(opening)
+
+    async def _open(self, slot: int) -> Wire:
+        try:
+            wire = await Wire.open(Place.from_url(self._url), self._timeout)
+            self._wires[slot] = wire
+            await asyncio.gather(*(wire.call(("SCRIPT", "LOAD", one.source)) for one in all_scripts()))
             return wire
+        finally:
+            self._opening[slot] = None
+
+    def _close_wires(self) -> None:
+        for wire in self._wires:
+            if wire is not None:
+                wire.close()
 
     async def _run(self, wire: Wire, request: Request) -> Any:
         try:
@@ -152,6 +194,12 @@ class AsyncHot:
         return list(replies)
 
 
+def _heard(opening: "asyncio.Future[Wire]") -> None:
+    """Everybody who waited may have been cancelled: then nobody else looks at its failure."""
+    if not opening.cancelled():
+        opening.exception()
+
+
 class BlockingHot:
     """Redis for threads, over a pool of plain connections."""
 
@@ -164,8 +212,9 @@ class BlockingHot:
             socket_timeout=seconds,
             socket_connect_timeout=seconds,
             retry=Retry(NoBackoff(), 0),
-            redis_connect_func=_greet,
+            redis_connect_func=self._greet,
         )
+        self._epoch = 0
         self.history = ""
 
     def close(self) -> None:
@@ -186,6 +235,7 @@ class BlockingHot:
     def _once(self, request: Request) -> Any:
         connection = self._pool.get_connection()
         try:
+            self._check_history(connection)
             self.history = history = connection.tier_history
             try:
                 return _exchange(connection, request.command(history))
@@ -193,8 +243,11 @@ class BlockingHot:
                 _exchange(connection, ("SCRIPT", "LOAD", request.script.source))
                 return _exchange(connection, request.command(history))
         except (redis.exceptions.ReadOnlyError, RedisError, OSError) as error:
-            if not isinstance(error, ResponseError) or isinstance(error, redis.exceptions.ReadOnlyError):
+            if not isinstance(error, ResponseError):
                 connection.disconnect()
+            elif isinstance(error, redis.exceptions.ReadOnlyError) or "READONLY" in str(error):
+                connection.disconnect()
+                self._epoch += 1  # not the primary any more: the other connections must not read from it either
             raise
         except BaseException:
             # An interrupt may have left a reply on its way.
@@ -203,12 +256,28 @@ class BlockingHot:
         finally:
             self._pool.release(connection)  # type: ignore[no-untyped-call]
 
+    def _greet(self, connection: Any) -> None:
+        """Called by the pool for every new connection of it."""
+        connection.tier_epoch = self._epoch
+        connection.on_connect()
+        info = _exchange(connection, REPLICATION)
+        if is_replica(info):
+            raise redis.exceptions.ReadOnlyError
+        connection.tier_history = history_in(info)
+        connection.tier_trusted_until = time.monotonic() + TRUSTED_SECONDS
+
+    def _check_history(self, connection: Any) -> None:
+        """The server may have become a replica, and a primary with another history, while the connection stood."""
+        is_same = connection.tier_epoch == self._epoch
+        if is_same and time.monotonic() > connection.tier_trusted_until:
+            info = _exchange(connection, REPLICATION)
+            is_same = not is_replica(info) and history_in(info) == connection.tier_history
+            connection.tier_trusted_until = time.monotonic() + TRUSTED_SECONDS
+        if not is_same:
+            connection.disconnect()
+            connection.connect()
+
 
 def _exchange(connection: Any, command: Sequence[Encodable]) -> Any:
     connection.send_packed_command([packed(command)])
     return connection.read_response(disable_decoding=True)
-
-
-def _greet(connection: Any) -> None:
-    connection.on_connect()
-    connection.tier_history = history_in(_exchange(connection, ("INFO", "replication")))

@@ -268,8 +268,8 @@ def log_ack(keys: ThreadKeys, batch: LogBatch) -> Request:
     return Request(script("log_ack"), keys, (batch.thread_id, batch.incarnation, batch.position, moment))
 
 
-def drop(keys: ThreadKeys, thread_id: str, incarnation: int) -> Request:
-    return Request(script("drop"), keys, (thread_id, incarnation))
+def drop(keys: ThreadKeys, thread_id: str, incarnation: int, tail: int | None = None) -> Request:
+    return Request(script("drop"), keys, (thread_id, incarnation, "" if tail is None else tail))
 
 
 # ---- leaving

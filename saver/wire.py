@@ -16,6 +16,8 @@ import hiredis
 from redis.asyncio.connection import parse_url
 
 Encodable = str | bytes | int
+REPLICATION = ("INFO", "replication")
+TRUSTED_SECONDS = 0.25  # a server that became a replica and a primary again keeps its connections
 
 
 class ConnectionLost(Exception):  # noqa: N818 - a fact, handled inside the hot tier
@@ -70,8 +72,13 @@ def history_in(info: bytes) -> str:
     return "unknown"
 
 
+def is_replica(info: bytes) -> bool:
+    """Whether a reply to INFO replication comes from a replica: it has its primary's history, and loses it later."""
+    return b"role:slave" in info
+
+
 class _Pending(NamedTuple):
-    future: asyncio.Future[Any]
+    future: asyncio.Future[Any] | None  # None: the connection's own question whether the history is the same
     deadline: float
 
 
@@ -82,6 +89,7 @@ class Wire(asyncio.Protocol):
         self.history = ""
         self.is_lost = False
         self._timeout = timeout
+        self._trusted_until = float("inf")
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader()
         self._pending: deque[_Pending] = deque()
@@ -121,8 +129,11 @@ class Wire(asyncio.Protocol):
             greetings.append(("AUTH", *user, place.password))
         if place.database:
             greetings.append(("SELECT", place.database))
-        replies = await asyncio.gather(*(self.call(greeting) for greeting in (*greetings, ("INFO", "replication"))))
+        replies = await asyncio.gather(*(self.call(greeting) for greeting in (*greetings, REPLICATION)))
+        if is_replica(replies[-1]):
+            raise hiredis.ReplyError("READONLY this is a replica")
         self.history = history_in(replies[-1])
+        self._trusted_until = self._loop.time() + TRUSTED_SECONDS
 
     @property
     def load(self) -> int:
@@ -150,13 +161,23 @@ class Wire(asyncio.Protocol):
         if self.is_lost:
             future.set_exception(ConnectionLost())
             return future
+        if self._loop.time() > self._trusted_until:
+            self.doubt()
+        self._enqueue(command, future)
+        return future
+
+    def doubt(self) -> None:
+        """Ask for the history again: replies to what is asked from now on only count if it is the same."""
+        self._trusted_until = self._loop.time() + TRUSTED_SECONDS
+        self._enqueue(REPLICATION, None)
+
+    def _enqueue(self, command: Sequence[Encodable], future: asyncio.Future[Any] | None) -> None:
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(packed(command))
         self._pending.append(_Pending(future, self._loop.time() + self._timeout))
         if self._watch is None:
             self._watch = self._loop.call_later(self._timeout, self._check_deadline)
-        return future
 
     def _flush(self) -> None:
         if self._transport is not None and self._unsent:
@@ -184,7 +205,7 @@ class Wire(asyncio.Protocol):
             self._transport.abort()
         while self._pending:
             future = self._pending.popleft().future
-            if not future.done():
+            if future is not None and not future.done():
                 future.set_exception(reason)
 
     def close(self) -> None:
@@ -200,7 +221,11 @@ class Wire(asyncio.Protocol):
         try:
             while (reply := self._reader.gets()) is not False:
                 future = self._pending.popleft().future
-                if not future.done():
+                if future is None:
+                    if is_replica(reply) or history_in(reply) != self.history:
+                        self._lose(ConnectionLost())
+                        return
+                elif not future.done():
                     future.set_result(reply)
         except (hiredis.ProtocolError, IndexError):
             self._lose(ConnectionLost())

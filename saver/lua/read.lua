@@ -1,7 +1,8 @@
 --[[
 Read one checkpoint with its writes and blobs: the newest of a namespace, or one by id.
 
-Below the floor hot holds a part at most: the caller merges it with cold. Reading counts as an access.
+Below the floor hot holds a part at most: the caller merges it with cold. Reading counts as an access. A server that
+has become a replica refuses, as it may lack what the primary has.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
 ARGV    1 history   2 thread id   3 namespace   4 checkpoint id, or empty for the newest
@@ -24,7 +25,10 @@ if n < 0 then
   redis.pcall('ZADD', KEYS[6], 'NX', now(), ARGV[2])
   return { MISS, ARGV[1] }
 end
-redis.pcall('ZADD', KEYS[5], 'XX', now(), ARGV[2])
+local touched = redis.pcall('ZADD', KEYS[5], 'XX', now(), ARGV[2])
+if type(touched) == 'table' and string.find(touched.err, 'READONLY', 1, true) then
+  return touched
+end
 local id = ARGV[4] ~= '' and ARGV[4] or head
 local row = redis.call('HGET', KEYS[1], 'c' .. n .. ':' .. id)
 local blobs = {}

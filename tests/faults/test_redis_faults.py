@@ -1,0 +1,186 @@
+"""Redis down, hung, read-only, empty, full, or gone and back: an error that names it in time, then on without hands."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from uuid import uuid4
+
+import pytest
+
+from saver import HotTierError, TieredSaver
+from saver.archive import archive
+from saver.connect import Tiers
+from saver.demote import demote
+from tests.builders import Thread
+from tests.faults.world import REDIS_SECONDS, World, frozen, within
+from tests.waiting import eventually, eventually_async
+
+
+@contextmanager
+def refused(world: World) -> Iterator[None]:
+    world.redis_proxy.refuse_new()
+    world.redis_proxy.cut()
+    yield
+    world.redis_proxy.accept_new()
+
+
+@contextmanager
+def hung(world: World) -> Iterator[None]:
+    with frozen(world.servers.redis_pid):
+        yield
+
+
+@contextmanager
+def read_only(world: World) -> Iterator[None]:
+    world.redis("REPLICAOF", "127.0.0.1", 1)
+    yield
+    world.redis("REPLICAOF", "NO", "ONE")
+
+
+Fault = Callable[[World], AbstractContextManager[None]]
+FAULTS = {
+    "refused": (refused, "cannot be reached"),
+    "hung": (hung, "did not answer within TIER_REDIS_TIMEOUT"),
+    "read-only": (read_only, "read-only replica"),
+}
+
+
+@pytest.mark.parametrize(("fault", "reason"), FAULTS.values(), ids=FAULTS)
+async def test_calls_fail_in_time_naming_redis_and_work_again_afterwards(
+    world: World, either_family: TieredSaver, fault: Fault, reason: str
+) -> None:
+    thread = Thread(either_family)
+    first = await thread.put({"x": [1]})
+
+    with fault(world):
+        for call in (lambda: thread.put({"x": [2]}), lambda: thread.write(("x", 2)), thread.latest):
+            with within(REDIS_SECONDS), pytest.raises(HotTierError, match=reason):
+                await call()
+
+    before = await thread.ids()
+    assert before[-1] == first
+    assert len(before) == 1 or fault is hung  # what waited in its queue may have been done
+    second = await thread.put({"x": [3]})
+    assert await thread.ids() == [second, *before]
+    assert await thread.values() == {"x": [3]}
+
+
+async def test_many_calls_on_a_hung_redis_all_fail_in_time(world: World, agent: TieredSaver) -> None:
+    threads = [Thread(agent) for _ in range(20)]
+    await asyncio.gather(*(thread.put({"x": [1]}) for thread in threads))
+
+    with hung(world):
+        for _ in range(2):  # the second time, no connection is open any more
+            with within(REDIS_SECONDS * 2):
+                results = await asyncio.gather(*(t.put({"x": [2]}) for t in threads), return_exceptions=True)
+            assert {type(result) for result in results} == {HotTierError}
+
+    await asyncio.gather(*(thread.put({"x": [3]}) for thread in threads))
+
+
+async def test_a_write_refused_by_a_replica_is_nowhere(world: World, either_family: TieredSaver, worker: Tiers) -> None:
+    thread = Thread(either_family)
+    first = await thread.put({"x": [1]})
+
+    with read_only(world):
+        for _ in range(4):
+            with pytest.raises(HotTierError):
+                await thread.put({"x": ["lost"]})
+
+    await demote(worker, thread.thread_id)
+    assert await thread.ids() == [first] == world.cold_ids(thread.thread_id)
+
+
+async def test_restart_with_data_loses_nothing(world: World, either_family: TieredSaver, worker: Tiers) -> None:
+    thread = Thread(either_family)
+    first = await thread.put({"x": [1]})
+    await thread.write(("x", ["pending"]))
+
+    world.servers.restart("redis")
+
+    found = await thread.latest()
+    assert found is not None
+    assert found.pending_writes == [("task", "x", ["pending"])]
+    second = await thread.put({"x": [2]})
+    await demote(worker, thread.thread_id)
+    assert await thread.ids() == [second, first]
+
+
+async def test_killed_redis_that_comes_back_empty_serves_what_was_archived(
+    world: World, either_family: TieredSaver, worker: Tiers
+) -> None:
+    archived, hot_only = Thread(either_family), Thread(either_family)
+    first = await archived.put({"x": [1]})
+    await archive(worker, [archived.thread_id])
+    await archived.put({"x": [2]})
+    await hot_only.put({"x": [1]})
+
+    world.redis("FLUSHALL")
+    os.kill(world.servers.redis_pid, signal.SIGKILL)
+    world.servers.restart("redis")
+
+    assert await archived.ids() == [first]
+    assert await hot_only.latest() is None
+    third = await archived.put({"x": [3]})
+    assert await archived.ids() == [third, first]
+
+
+async def test_killed_connections_are_not_noticed(world: World, either_family: TieredSaver, worker: Tiers) -> None:
+    thread = Thread(either_family)
+    ids: list[str] = []
+
+    for number in range(3):
+        world.redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        ids.insert(0, await thread.put({"x": [number]}))
+        world.redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        assert await thread.values() == {"x": [number]}
+        world.redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        await archive(worker, [thread.thread_id])
+
+    assert await thread.ids() == ids == world.cold_ids(thread.thread_id)
+
+
+def fill(world: World) -> None:
+    """Take all memory that is left, down to the last small value."""
+    # Many values: a single one that grows takes twice what it needs, far beyond the limit.
+    used = int(world.redis("INFO", "memory")["used_memory"])
+    world.redis("CONFIG", "SET", "maxmemory", used + 300_000)
+
+    def is_full() -> bool:
+        try:
+            world.redis("SET", f"ballast:{uuid4()}", "x" * 5_000)
+        except Exception as error:  # noqa: BLE001 - the client's class for it differs between versions
+            return "maxmemory" in str(error)
+        return False
+
+    eventually(is_full)
+
+
+async def test_full_redis_refuses_puts_and_archiving_frees_it(
+    world: World, either_family: TieredSaver, worker: Tiers
+) -> None:
+    threads = [Thread(either_family) for _ in range(30)]
+    heads = [await thread.put({"x": os.urandom(50_000)}) for thread in threads]
+    fill(world)
+
+    with within(REDIS_SECONDS), pytest.raises(HotTierError, match="full"):
+        await threads[0].put({"x": os.urandom(50_000)})
+    with pytest.raises(HotTierError, match="full"):
+        await threads[0].write(("x", 1))
+    assert await threads[0].ids() == heads[:1]
+
+    for thread in threads[1:]:
+        assert await demote(worker, thread.thread_id)
+    await eventually_async(lambda: _is_put(threads[0]))
+    assert await threads[0].values() == {"x": "room again"}
+    assert [await thread.ids() for thread in threads[1:]] == [[head] for head in heads[1:]]
+
+
+async def _is_put(thread: Thread) -> bool:
+    try:
+        await thread.put({"x": "room again"})
+    except HotTierError:
+        return False
+    return True
