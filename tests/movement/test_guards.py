@@ -264,10 +264,27 @@ async def test_suspect_copy_does_not_take_cold_back(saver: TieredSaver, tiers: T
         for wire in opened.hot._wires:
             if wire is not None:
                 wire.history = "another-history"
+                wire._trusted_until = float("inf")
 
     found = await thread.latest()
     assert found is not None
     assert found.pending_writes == [("task", ERROR, "second")]
+
+
+async def test_part_of_a_suspect_log_does_not_cost_the_rest(config: TierConfig, thread: Thread) -> None:
+    ids = [await thread.put({"x": [f"{number}" * 4000]}) for number in range(4)]
+    small = config.model_copy(update={"batch_bytes": 100})
+    async with connect(small) as tiers:
+        await tiers.hot.command("PING")
+        for wire in tiers.hot._wires:
+            if wire is not None:
+                wire.history = "another-history"
+                wire._trusted_until = float("inf")
+
+        while thread.thread_id not in (await archive(tiers, [thread.thread_id])).clean:
+            pass
+
+        assert await cold_ids(tiers, thread) == ids[::-1]
 
 
 async def test_drop_leaves_a_newer_incarnation_alone(tiers: Tiers, thread: Thread) -> None:
@@ -324,6 +341,7 @@ async def test_delta_put_of_a_run_from_before_a_failover_is_refused(saver: Tiere
     for wire in saver._runtime.tiers.hot._wires:
         if wire is not None:
             wire.history = "another-history"
+            wire._trusted_until = float("inf")
 
     with pytest.raises(StaleRun):
         await put_delta(thread, parent)
