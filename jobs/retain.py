@@ -65,7 +65,7 @@ async def retain(tiers: Tiers, place: Place | None = None, *, seconds: float = R
     if age is None:
         result.place = None
         return result
-    size, deadline = FIRST_BATCH, time.monotonic() + seconds
+    size, deadline = min(FIRST_BATCH, tiers.config.batch_threads), time.monotonic() + seconds
     while result.place is not None and time.monotonic() < deadline:
         started = time.monotonic()
         try:

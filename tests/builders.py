@@ -15,7 +15,7 @@ def checkpoint_of(values: dict[str, Any], versions: dict[str, Any], id_: str | N
     return Checkpoint(
         v=4,
         id=id_ or str(uuid6(clock_seq=-2)),
-        ts="2026-01-01T00:00:00+00:00",
+        ts="2020-01-01T00:00:00+00:00",
         channel_values=values,
         channel_versions=versions,
         versions_seen={},

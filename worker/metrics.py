@@ -25,7 +25,7 @@ REASONS = ("hot", "cold", "queue", "refused", "cancelled", "error")
 FRESH_SECONDS = 10.0  # gauges this young are good enough for the next worker that is scraped
 COLD_SECONDS = 2.0  # a scrape waits no longer for Postgres
 
-disable_created_metrics()  # one more series for each one, which nobody reads
+disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each one, which nobody reads
 
 ARCHIVED_THREADS = Counter("tier_archived_threads", "Threads whose log was copied to Postgres.")
 ARCHIVED_ROWS = Counter("tier_archived_rows", "Rows copied to Postgres.")

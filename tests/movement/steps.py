@@ -1,6 +1,7 @@
 """Steps that the tests of the movers share."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -9,6 +10,8 @@ from psycopg import sql
 from jobs.archive import ArchiveTurn, archive_due
 from saver.connect import Tiers
 from tests.builders import Thread
+
+SOON = timedelta(0)  # whatever was written is due
 
 
 def with_settings(tiers: Tiers, **settings: Any) -> Tiers:

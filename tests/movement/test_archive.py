@@ -1,7 +1,5 @@
 """Archive: what waits in the logs comes to Postgres, and nothing stops it but Postgres itself."""
 
-from datetime import timedelta
-
 import psycopg
 import pytest
 from psycopg import sql
@@ -13,7 +11,7 @@ from saver.connect import Tiers
 from saver.errors import ColdTierError
 from saver.survey import survey_hot
 from tests.builders import Thread
-from tests.movement.steps import archive_all, cold_ids, refuse, with_settings
+from tests.movement.steps import SOON, archive_all, cold_ids, refuse, with_settings
 
 
 async def test_due_threads_are_archived_in_few_transactions(tiers: Tiers, saver: TieredSaver) -> None:
@@ -21,7 +19,7 @@ async def test_due_threads_are_archived_in_few_transactions(tiers: Tiers, saver:
     for thread in threads:
         await thread.put({"x": [1]})
 
-    done = await archive_all(with_settings(tiers, archive_after=timedelta(milliseconds=1)))
+    done = await archive_all(with_settings(tiers, archive_after=SOON))
 
     assert (done.threads, done.is_done) == (20, True)
     assert [await cold_ids(tiers, thread) for thread in threads] == [[thread.checkpoint_id] for thread in threads]
@@ -42,7 +40,7 @@ async def test_log_larger_than_a_batch_is_archived_in_one_turn(tiers: Tiers, sav
     thread = Thread(saver)
     ids = [await thread.put({"x": [number] * 1000}) for number in range(10)]
 
-    small = with_settings(tiers, archive_after=timedelta(milliseconds=1), batch_bytes=1000)
+    small = with_settings(tiers, archive_after=SOON, batch_bytes=1000)
     done = await archive_due(small, tiers.keys.partition(thread.thread_id))
 
     assert done.is_done
@@ -53,7 +51,7 @@ async def test_archived_thread_is_trimmed(tiers: Tiers, saver: TieredSaver) -> N
     thread = Thread(saver)
     ids = [await thread.put({"x": [number]}) for number in range(5)]
 
-    done = await archive_all(with_settings(tiers, archive_after=timedelta(milliseconds=1), hot_checkpoints=2))
+    done = await archive_all(with_settings(tiers, archive_after=SOON, hot_checkpoints=2))
 
     assert done.trimmed_rows >= 3
     assert await thread.ids() == ids[::-1]
@@ -68,7 +66,7 @@ async def test_refused_thread_is_set_aside_and_the_others_go_on(
     poison = threads[3]
     refuse(postgres_url, tiers, poison.thread_id)
 
-    done = await archive_all(with_settings(tiers, archive_after=timedelta(milliseconds=1)))
+    done = await archive_all(with_settings(tiers, archive_after=SOON))
 
     assert (done.threads, done.quarantined, done.is_done) == (6, 1, True)
     [aside] = await list_aside(tiers, tiers.keys.partition(poison.thread_id))
@@ -81,7 +79,7 @@ async def test_thread_set_aside_is_archived_after_a_retry(tiers: Tiers, saver: T
     thread = Thread(saver)
     await thread.put({"x": [1]})
     refuse(postgres_url, tiers, thread.thread_id)
-    soon = with_settings(tiers, archive_after=timedelta(milliseconds=1))
+    soon = with_settings(tiers, archive_after=SOON)
     await archive_all(soon)
     assert await retry(tiers, thread.thread_id)
     await archive_all(soon)
@@ -103,7 +101,7 @@ async def test_write_to_a_thread_set_aside_does_not_put_it_back_in_line(
     thread = Thread(saver)
     await thread.put({"x": [1]})
     refuse(postgres_url, tiers, thread.thread_id)
-    soon = with_settings(tiers, archive_after=timedelta(milliseconds=1))
+    soon = with_settings(tiers, archive_after=SOON)
     await archive_all(soon)
 
     await thread.put({"x": [2]})
@@ -122,7 +120,7 @@ async def test_postgres_out_of_reach_ends_the_turn_and_sets_nothing_aside(
         connection.execute(sql.SQL("alter table {} rename to hidden").format(table))
 
     with pytest.raises(ColdTierError):
-        await archive_all(with_settings(tiers, archive_after=timedelta(milliseconds=1)))
+        await archive_all(with_settings(tiers, archive_after=SOON))
 
     survey = await survey_hot(tiers)
     assert (survey.dirty_threads, survey.quarantined_threads) == (1, 0)
@@ -136,6 +134,6 @@ async def test_damaged_row_is_set_aside(tiers: Tiers, saver: TieredSaver, config
     [field] = [name for name in await tiers.hot.command("HKEYS", keys.thread) if name.startswith(b"c")]
     await tiers.hot.command("HSET", keys.thread, field, b"\x90zdamaged")
 
-    done = await archive_all(with_settings(tiers, archive_after=timedelta(milliseconds=1)))
+    done = await archive_all(with_settings(tiers, archive_after=SOON))
 
     assert (done.threads, done.quarantined) == (1, 1)
