@@ -71,14 +71,8 @@ def ping(servers: Embedded) -> bool:
         return bool(client.ping()) and connection.execute("select 1").fetchone() == (1,)
 
 
-def test_both_servers_answer(private_servers: StartServers) -> None:
-    servers = private_servers()
-
-    assert ping(servers)
-
-
-def test_two_pairs_live_side_by_side(private_servers: StartServers) -> None:
-    one, other = private_servers(), private_servers()
+def test_two_pairs_answer_side_by_side(shared_servers: Embedded, private_servers: StartServers) -> None:
+    one, other = shared_servers, private_servers()
 
     assert ping(one)
     assert ping(other)
@@ -109,6 +103,14 @@ def test_kill_9_of_the_caller_during_the_start_leaves_no_directory(open_director
     process.wait()
 
     eventually(lambda: not list(open_directory.iterdir()))
+
+
+def test_a_fork_that_holds_the_pipe_does_not_hold_up_the_end() -> None:
+    code = HOLD.replace("sys.stdin.read()", "import os, signal; child = os.fork(); child or signal.pause()")
+    code += "os.kill(child, 9)"
+
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.wait(20) == 0
 
 
 @linux_only
@@ -158,21 +160,22 @@ def test_servers_killed_with_9_come_back_on_the_same_urls(private_servers: Start
         assert client.get("kept") == b"hot"
 
 
-def test_settings_reach_the_servers(private_servers: StartServers) -> None:
-    servers = private_servers(redis_settings={"maxmemory": "50mb"}, postgres_settings={"max_connections": 17})
+def test_durable_and_other_settings_reach_the_servers(private_servers: StartServers) -> None:
+    servers = private_servers(
+        durable=True, redis_settings={"maxmemory": "50mb"}, postgres_settings={"max_connections": 17}
+    )
 
     with clients(servers) as (client, connection):
+        assert client.config_get("appendonly") == {"appendonly": "yes"}
         assert client.config_get("maxmemory") == {"maxmemory": str(50 * 1024 * 1024)}
+        assert connection.execute("show fsync").fetchone() == ("on",)
         assert connection.execute("show max_connections").fetchone() == ("17",)
 
 
-@pytest.mark.parametrize("is_durable", [True, False])
-def test_durable_means_synced(private_servers: StartServers, is_durable: bool) -> None:
-    servers = private_servers(durable=is_durable)
-
-    with clients(servers) as (client, connection):
-        assert client.config_get("appendonly") == {"appendonly": "yes" if is_durable else "no"}
-        assert connection.execute("show fsync").fetchone() == ("on" if is_durable else "off",)
+def test_temporary_servers_do_not_wait_for_the_disk(shared_servers: Embedded) -> None:
+    with clients(shared_servers) as (client, connection):
+        assert client.config_get("appendonly") == {"appendonly": "no"}
+        assert connection.execute("show fsync").fetchone() == ("off",)
 
 
 @linux_only
@@ -256,8 +259,8 @@ def test_the_command_prints_urls_for_a_shell_until_it_is_interrupted() -> None:
 
 @root_only
 @linux_only
-def test_started_by_root_no_server_runs_as_root(private_servers: StartServers) -> None:
-    servers = private_servers()
+def test_started_by_root_no_server_runs_as_root(private_servers: StartServers, open_directory: Path) -> None:
+    servers = private_servers(open_directory / "made" / "here")
 
     assert ping(servers)
     for pid in (servers.redis_pid, servers.postgres_pid):

@@ -106,6 +106,8 @@ class Embedded:
         for pipe in (supervisor.stdin, supervisor.stdout):
             if pipe is not None:
                 pipe.close()
+        # A fork of this process may hold the pipe open.
+        supervisor.terminate()
         try:
             supervisor.wait(_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:

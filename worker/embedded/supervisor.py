@@ -40,6 +40,8 @@ class Supervisor:
         data = stack.enter_context(
             open_data(Path(path) if path else None, self._lifeline, options["caller_pid"], deadline)
         )
+        # What is made inside holds data and a password.
+        os.umask(0o077)
         self._data_dir = data.path
         self._postgres_bin, self._redis_bin = usable_programs(
             data.account, Path(options["postgres_bin"]), Path(options["redis_bin"]), data.path / "programs"
@@ -83,8 +85,6 @@ class Supervisor:
 
 def main() -> int:
     """Run until the caller is gone; 1 when the servers could not be started."""
-    # What is made here holds data and a password.
-    os.umask(0o077)
     lifeline = Lifeline()
     try:
         Supervisor(lifeline, lifeline.receive()).run()
