@@ -7,21 +7,9 @@ from worker.doctor.report import Report, listed
 # Our scripts and census, then what only arq sends. Redis checks a script's own commands against the user's rights.
 _OURS = (
     *("auth", "del", "discard", "evalsha", "exists", "get", "hdel", "hexists", "hget", "hgetall", "hkeys", "hlen"),
-    *(
-        "hset",
-        "hsetnx",
-        "hstrlen",
-        "info",
-        "llen",
-        "lrange",
-        "ltrim",
-        "multi",
-        "ping",
-        "rpush",
-        "script|load",
-        "select",
-    ),
-    *("set", "time", "unlink", "zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrem", "zscore"),
+    *("hset", "hsetnx", "hstrlen", "info", "llen", "lrange", "ltrim", "memory|usage", "multi", "ping", "rpush"),
+    *("script|load", "select", "set", "time", "unlink", "zadd", "zcard", "zcount", "zrandmember", "zrange"),
+    *("zrangebyscore", "zrem", "zrevrange", "zscore"),
 )
 _ARQ = ("dbsize", "exec", "expire", "incr", "psetex", "setex", "unwatch", "watch", "zremrangebyscore")
 _COMFORT = ("acl|whoami", "client|setinfo")  # nothing fails without them
@@ -56,6 +44,7 @@ _ARGUMENTS: dict[str, tuple[str | int, ...]] = {
     "zrangebyscore": ("{key}", 0, 0),
     "zrem": ("{key}", "m"),
     "zremrangebyscore": ("{key}", 0, 0),
+    "zrevrange": ("{key}", 0, 0),
     "zscore": ("{key}", "m"),
 }
 
