@@ -15,17 +15,17 @@ with recursive chain (checkpoint_id, parent_id, checkpoint, wanted, is_target) a
     select parent.checkpoint_id, parent.parent_checkpoint_id, parent.checkpoint, step.wanted, false
       from chain
      cross join lateral (
-               select array(select channel
-                              from unnest(chain.wanted) as channel
+               select array(select name
+                              from unnest(chain.wanted) as name
                              where chain.is_target
-                                or not (chain.checkpoint -> 'channel_values' ? channel
+                                or not (chain.checkpoint -> 'channel_values' ? name
                                         or exists (select 1
                                                      from {schema}.checkpoint_blobs as blob
                                                     where blob.thread_id = %(thread_id)s
                                                       and blob.checkpoint_ns = %(namespace)s
-                                                      and blob.channel = channel
+                                                      and blob.channel = name
                                                       and blob.version
-                                                        = chain.checkpoint -> 'channel_versions' ->> channel
+                                                        = chain.checkpoint -> 'channel_versions' ->> name
                                                       and blob.type <> 'empty'))) as wanted) as step
       join {schema}.checkpoints as parent
         on parent.thread_id = %(thread_id)s
@@ -47,12 +47,12 @@ select 'c' as kind, %(thread_id)s::text, %(namespace)s::text, checkpoint_id, par
 union all
 select 'b', blob.thread_id, blob.checkpoint_ns, '', blob.channel, blob.version, blob.type, null, 0, blob.blob
   from chain
- cross join lateral unnest(chain.wanted) as channel
+ cross join lateral unnest(chain.wanted) as name
   join {schema}.checkpoint_blobs as blob
     on blob.thread_id = %(thread_id)s
    and blob.checkpoint_ns = %(namespace)s
-   and blob.channel = channel
-   and blob.version = chain.checkpoint -> 'channel_versions' ->> channel
+   and blob.channel = name
+   and blob.version = chain.checkpoint -> 'channel_versions' ->> name
  where not chain.is_target
 union all
 select 'w', write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.task_id, write.task_path, write.channel,

@@ -1,0 +1,12 @@
+"""How long hypothesis searches: a glance by default, all night with HYPOTHESIS_PROFILE=nightly."""
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+
+_PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
+_PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=_PHASES, print_blob=True)
+
+settings.register_profile("glance", _PATIENT, max_examples=15, stateful_step_count=25)
+settings.register_profile("nightly", _PATIENT, max_examples=1000, stateful_step_count=100)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "glance"))

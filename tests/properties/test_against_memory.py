@@ -1,0 +1,239 @@
+"""Whatever is called in whatever order, and wherever the threads are meanwhile, answers are those of InMemorySaver."""
+
+import asyncio
+from typing import Any, get_args
+from uuid import uuid4
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, _DeltaSnapshot
+
+from saver import TierConfig, TieredSaver, hot
+from saver.archive import archive
+from saver.connect import Tiers, connect
+from saver.demote import demote
+from saver.load import promote
+from tests.builders import checkpoint_of
+from tests.driven import Driven, Family
+from tests.properties.oracle import Oracle, shown
+
+THREADS = st.sampled_from(["a", "b"])
+NAMESPACES = st.sampled_from(["", "child"])
+NUMBERS = st.integers(0, 30)  # checkpoint ids, so that they come out of order and come again
+VALUES = st.sampled_from(
+    [None, True, 7, 1.5, -0.0, "text", "nul\0", b"bytes", [1, "a"], {"k": [2]}, 2**63, float("nan")]
+)
+CHANNELS = st.sampled_from(["x", "y"])
+TASKS = st.sampled_from(["task-1", "task-2"])
+WRITES = st.lists(st.tuples(st.sampled_from(["x", "d", ERROR, INTERRUPT, RESUME]), VALUES), min_size=1, max_size=3)
+DELTA = "d"  # a delta channel: most of its checkpoints do not store it
+
+
+class Conversation(RuleBasedStateMachine):
+    """One saver and the oracle, told the same; the moves are told to the saver alone."""
+
+    runner: asyncio.Runner
+    saver: Driven
+    tiers: Tiers
+
+    @initialize()
+    def begin(self) -> None:
+        self.oracle = Oracle(serde=self.saver.serde)
+        self.example = uuid4().hex
+        self.states: dict[tuple[str, str, str], tuple[dict[str, Any], dict[str, Any]]] = {}
+        self.metadata: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    # ---- what agents do
+
+    @rule(
+        thread=THREADS,
+        namespace=NAMESPACES,
+        number=NUMBERS,
+        parent=NUMBERS,
+        changes=st.dictionaries(CHANNELS, VALUES),
+        delta=st.sampled_from(["none", "written", "snapshot"]),
+        run=st.sampled_from(["run-1", "run-2"]),
+    )
+    def put(
+        self, thread: str, namespace: str, number: int, parent: int, changes: dict[str, Any], delta: str, run: str
+    ) -> None:
+        place = (self.thread(thread), namespace, f"{number:04}")
+        older = [id_ for id_ in self.known(*place[:2]) if id_ < place[2]]
+        parent_id = older[parent % len(older)] if older else None
+        if place in self.states:
+            values, versions = self.states[place]
+            new: dict[str, Any] = {}
+        else:
+            base_values, base_versions = self.states.get((*place[:2], parent_id or ""), ({}, {}))
+            changed = {**changes, **({DELTA: _DeltaSnapshot([number])} if delta == "snapshot" else {})}
+            names = [*changes, *([DELTA] if delta != "none" else [])]
+            new = {name: self.saver.get_next_version(base_versions.get(name), None) for name in names}
+            values = {name: value for name, value in base_values.items() if name != DELTA} | changed
+            versions = base_versions | new
+        self.states[place] = values, versions
+        metadata: dict[str, Any] = {"source": "loop", "step": number, "run_id": self.run_id(run)}
+        if DELTA in versions and DELTA not in values:
+            metadata["counters_since_delta_snapshot"] = {DELTA: [1, 1]}
+        config = self.config(place[0], namespace, parent_id)
+        arguments = (config, checkpoint_of(values, versions, place[2]), metadata, new)
+        self.oracle.put(*arguments)  # type: ignore[arg-type]
+        self.run(self.saver.aput(*arguments))  # type: ignore[arg-type]
+
+    @rule(
+        thread=THREADS,
+        namespace=NAMESPACES,
+        number=NUMBERS,
+        task=TASKS,
+        path=st.sampled_from(["", "~1"]),
+        writes=WRITES,
+    )
+    def put_writes(
+        self, thread: str, namespace: str, number: int, task: str, path: str, writes: list[tuple[str, Any]]
+    ) -> None:
+        config = self.config(self.thread(thread), namespace, f"{number:04}")
+        self.oracle.put_writes(config, writes, task, path)
+        self.run(self.saver.aput_writes(config, writes, task, path))
+
+    @rule(thread=THREADS)
+    def delete_thread(self, thread: str) -> None:
+        self.oracle.delete_thread(self.thread(thread))
+        self.run(self.saver.adelete_thread(self.thread(thread)))
+        self.forget_lost()
+
+    @rule(run=st.sampled_from(["run-1", "run-2"]))
+    def delete_for_runs(self, run: str) -> None:
+        self.oracle.delete_for_runs([self.run_id(run)])
+        self.run(self.saver.adelete_for_runs([self.run_id(run)]))
+        self.forget_lost()
+
+    @rule(thread=THREADS, strategy=st.sampled_from(["keep_latest", "keep_latest", "delete"]))
+    def prune(self, thread: str, strategy: str) -> None:
+        self.oracle.prune([self.thread(thread)], strategy=strategy)
+        self.run(self.saver.aprune([self.thread(thread)], strategy=strategy))
+        self.forget_lost()
+
+    @rule(source=THREADS)
+    def copy_thread(self, source: str) -> None:
+        target = self.thread("b" if source == "a" else "a")
+        self.oracle.delete_thread(target)
+        self.oracle.copy_thread(self.thread(source), target)
+        self.run(self.saver.adelete_thread(target))
+        self.run(self.saver.acopy_thread(self.thread(source), target))
+        self.forget_lost()
+        for (thread, namespace, id_), state in list(self.states.items()):
+            if thread == self.thread(source):
+                self.states[target, namespace, id_] = state
+
+    # ---- what agents see
+
+    @rule(thread=THREADS, namespace=NAMESPACES, number=st.none() | NUMBERS)
+    def get_tuple(self, thread: str, namespace: str, number: int | None) -> None:
+        config = self.config(self.thread(thread), namespace, None if number is None else f"{number:04}")
+        assert shown(self.run(self.saver.aget_tuple(config))) == shown(self.oracle.get_tuple(config))
+
+    @rule(
+        thread=THREADS,
+        namespace=st.none() | NAMESPACES,
+        before=st.none() | NUMBERS,
+        limit=st.none() | st.integers(0, 4),
+        step=st.none() | NUMBERS,
+    )
+    def list_some(
+        self, thread: str, namespace: str | None, before: int | None, limit: int | None, step: int | None
+    ) -> None:
+        config: RunnableConfig = {"configurable": {"thread_id": self.thread(thread)}}
+        if namespace is not None:
+            config["configurable"]["checkpoint_ns"] = namespace
+        options: dict[str, Any] = {
+            "before": None if before is None else {"configurable": {"checkpoint_id": f"{before:04}"}},
+            "filter": None if step is None else {"step": step},
+        }
+        wanted = sorted(self.oracle.list(config, **options), key=order, reverse=True)[:limit]
+        found = self.run(listed(self.saver, config, limit=limit, **options))
+        assert [shown(one) for one in found] == [shown(one) for one in wanted]
+
+    @rule(thread=THREADS, namespace=NAMESPACES, number=st.none() | NUMBERS)
+    def get_history(self, thread: str, namespace: str, number: int | None) -> None:
+        config = self.config(self.thread(thread), namespace, None if number is None else f"{number:04}")
+        wanted = self.oracle.get_delta_channel_history(config=config, channels=[DELTA, "x"])
+        found = self.run(self.saver.aget_delta_channel_history(config=config, channels=[DELTA, "x"]))
+        assert repr(found) == repr(wanted)
+
+    @invariant()
+    def newest_is_the_same(self) -> None:
+        if hasattr(self, "oracle"):
+            config = self.config(self.thread("a"), "", None)
+            assert shown(self.run(self.saver.aget_tuple(config))) == shown(self.oracle.get_tuple(config))
+
+    # ---- what workers do
+
+    @rule(thread=THREADS)
+    def archive(self, thread: str) -> None:
+        self.run(archive(self.tiers, [self.thread(thread)], wait=True))
+
+    @rule(thread=THREADS)
+    def evict(self, thread: str) -> None:
+        assert self.run(demote(self.tiers, self.thread(thread)))
+
+    @rule(thread=THREADS, namespace=NAMESPACES)
+    def promote(self, thread: str, namespace: str) -> None:
+        self.run(promote(self.tiers, self.thread(thread), namespace))
+
+    @rule(thread=THREADS, keep=st.integers(1, 3))
+    def trim(self, thread: str, keep: int) -> None:
+        name = self.thread(thread)
+        self.run(self.tiers.hot.call(hot.trim(self.tiers.keys.thread(name), name, keep)))
+
+    # ---- private
+
+    def run(self, work: Any) -> Any:
+        return self.runner.run(work)
+
+    def thread(self, name: str) -> str:
+        return f"{self.example}-{name}"
+
+    def run_id(self, name: str) -> str:
+        return f"{self.example}-{name}"
+
+    def known(self, thread_id: str, namespace: str) -> list[str]:
+        return sorted(id_ for thread, space, id_ in self.states if (thread, space) == (thread_id, namespace))
+
+    def config(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> RunnableConfig:
+        configurable = {"thread_id": thread_id, "checkpoint_ns": namespace}
+        return {"configurable": configurable | ({"checkpoint_id": checkpoint_id} if checkpoint_id else {})}
+
+    def forget_lost(self) -> None:
+        storage = self.oracle.storage
+        self.states = {
+            place: state
+            for place, state in self.states.items()
+            if place[0] in storage and place[2] in storage[place[0]][place[1]]
+        }
+
+
+def order(found: CheckpointTuple) -> tuple[str, str]:
+    return found.config["configurable"]["checkpoint_id"], found.config["configurable"]["checkpoint_ns"]
+
+
+async def listed(saver: Driven, config: RunnableConfig, **options: Any) -> list[CheckpointTuple]:
+    return [found async for found in saver.alist(config, **options)]
+
+
+@pytest.mark.parametrize("family", get_args(Family))
+def test_answers_are_those_of_the_memory_saver(config: TierConfig, family: Family) -> None:
+    async def connected() -> Tiers:
+        return await tiers.__aenter__()
+
+    tiers, saver = connect(config), TieredSaver(config)
+    with asyncio.Runner() as runner:
+        opened = runner.run(connected())
+        runner.run(saver.__aenter__())
+        try:
+            bound = {"runner": runner, "tiers": opened, "saver": Driven(saver, opened, family)}
+            run_state_machine_as_test(type("Bound", (Conversation,), bound))
+        finally:
+            runner.run(saver.__aexit__(None, None, None))
+            runner.run(tiers.__aexit__(None, None, None))
