@@ -13,13 +13,14 @@ CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.14 python3.11 python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help test check fmt demo lock clean
+.PHONY: help test check fmt demo bench bench-archive bench-memory bench-growth lock clean
 
 help:
 	@echo 'make test    install into .venv when needed, then the linters and all tests'
 	@echo 'make check   the linters and the type checker only'
 	@echo 'make fmt     format, and repair what the linter can repair'
 	@echo 'make demo    watch threads move between the tiers for about a minute'
+	@echo 'make bench   compare with other savers (BENCH_OPTIONS=--help); bench-archive, bench-memory, bench-growth'
 	@echo 'make lock    resolve requirements.lock anew (LOCK_OPTIONS=--upgrade for newer versions)'
 	@echo 'make clean   remove .venv, caches and build output'
 
@@ -39,6 +40,13 @@ fmt: $(READY)
 demo: $(READY)
 	$(BIN)/tier demo
 
+# Peers are installed below .venv-bench, each in an environment of its own.
+bench: $(READY)
+	$(BIN)/python -m tests.bench $(BENCH_OPTIONS)
+
+bench-archive bench-memory bench-growth: bench-%: $(READY)
+	$(BIN)/python -m tests.bench.$* $(BENCH_OPTIONS)
+
 # The old lock is read too, so a version stays until it must change or LOCK_OPTIONS says --upgrade.
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv
@@ -47,7 +55,7 @@ lock: $(READY)
 	  --output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find saver jobs worker tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is touched last: an install that was cut short is done again.
