@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,6 +22,9 @@ from saver.errors import ColdTierError
 from saver.rows import BlobRow, CheckpointRow, Rows, WriteRow
 from saver.schema import prepare
 from saver.statements import statements
+
+RECONNECT_SECONDS = 5
+MOST_RUNS = 2
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any]
@@ -58,6 +62,15 @@ class Transaction:
 Work = Callable[[Transaction], Awaitable[T]]
 
 
+@dataclass(slots=True)
+class _Held:
+    """What a piece of work has at hand."""
+
+    connection: AsyncConnection[TupleRow] | None = None
+    runs: int = 0
+    is_given_up: bool = False
+
+
 class ColdTier:
     """Postgres, opened with `open` in the event loop that uses it, closed with `close`."""
 
@@ -66,14 +79,15 @@ class ColdTier:
         self._idle_ms = int(config.redis_timeout.total_seconds() * 3000)
         self.schema = config.postgres_schema
         self._texts = statements(config.postgres_schema)
-        self._cut_off: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
         self._pool: AsyncConnectionPool[AsyncConnection[TupleRow]] = AsyncConnectionPool(
             config.postgres_url.get_secret_value(),
             open=False,
             min_size=config.postgres_min_size,
             max_size=config.postgres_max_size,
             timeout=self.timeout,
-            reconnect_timeout=60,
+            # The pool waits longer and longer between its attempts; whoever asks after it gave up makes it begin anew.
+            reconnect_timeout=RECONNECT_SECONDS,
             # A prepared statement does not survive a transaction-mode pooler.
             kwargs={"autocommit": True, "prepare_threshold": None, "connect_timeout": max(2, round(self.timeout))},
         )
@@ -120,10 +134,10 @@ class ColdTier:
         return await self._guard(run, limit)
 
     async def _guard(self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], limit: float) -> T:
-        held: list[AsyncConnection[TupleRow]] = []
+        held = _Held()
         task = asyncio.ensure_future(self._attempt(run, held))
-        self._cut_off.add(task)
-        task.add_done_callback(self._cut_off.discard)
+        self._running.add(task)
+        task.add_done_callback(self._end)
         try:
             done, _ = await asyncio.wait({task}, timeout=limit)
         except asyncio.CancelledError:
@@ -142,24 +156,35 @@ class ColdTier:
         except asyncio.CancelledError:
             raise ColdTierError("the cold tier was closed") from None
 
-    async def _attempt(
-        self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], held: list[AsyncConnection[TupleRow]]
-    ) -> T:
-        try:
-            return await self._once(run, held)
-        except psycopg.OperationalError as error:
-            if isinstance(error, (PoolTimeout, PoolClosed)) or not (held and held[0].closed):
-                raise
-        # The server, a proxy or a pooler had closed the connection: others may be dead too.
-        held.clear()
-        await self._pool.check()
-        return await self._once(run, held)
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody may be left to look at it
 
-    async def _once(
-        self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], held: list[AsyncConnection[TupleRow]]
-    ) -> T:
+    async def _attempt(self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], held: _Held) -> T:
+        """
+        Run on a connection that works. The server, a proxy or a pooler may have closed any number of them.
+
+        A connection that dies under the work says nothing of what it did, so it is done again once.
+        """
+        for _ in range(self._pool.max_size + MOST_RUNS):
+            try:
+                return await self._once(run, held)
+            except psycopg.OperationalError as error:
+                is_dead = held.connection is not None and held.connection.closed
+                if isinstance(error, (PoolTimeout, PoolClosed)) or not is_dead:
+                    raise
+                if held.is_given_up or held.runs >= MOST_RUNS:
+                    raise
+        raise ColdTierError("Postgres closes every connection; check the server, its proxy and its pooler")
+
+    async def _once(self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], held: _Held) -> T:
+        held.connection = None
         async with self._pool.connection() as connection:
-            held.append(connection)
+            held.connection = connection
+            if held.runs:
+                await self._pool.check_connection(connection)
+            held.runs += 1
             return await run(connection)
 
     # ---- reading
@@ -173,14 +198,15 @@ class ColdTier:
         return rows_from(await self.fetch("read_one", parameters))
 
 
-def _cut(task: "asyncio.Future[Any]", held: list[AsyncConnection[TupleRow]]) -> None:
+def _cut(task: "asyncio.Future[Any]", held: _Held) -> None:
     """End work on a server that does not answer, by closing the socket under the driver."""
     if task.done():
         return
-    if not held:
+    held.is_given_up = True
+    if held.connection is None:
         task.cancel()
         return
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=socket.dup(held[0].pgconn.socket)) as end:
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=socket.dup(held.connection.pgconn.socket)) as end:
         end.shutdown(socket.SHUT_RDWR)
 
 

@@ -1,7 +1,6 @@
 """Servers that a test may break, proxies before them, and what an agent and a worker have on top of them."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 import pytest_asyncio
@@ -11,16 +10,25 @@ from saver.connect import Tiers, connect
 from tests.builders import Thread
 from tests.faults.world import BlockingFamily, World
 from tests.fix_proxy import Proxy
-from tests.fix_servers import StartServers
+from worker.embedded import Embedded
 
 FAMILIES = {"async": TieredSaver, "blocking": BlockingFamily}
 
 
+@pytest.fixture(scope="package")
+def breakable_servers() -> Iterator[Embedded]:
+    """A Redis that keeps an append-only file and a Postgres, for the tests of this folder alone."""
+    with Embedded(redis_settings={"appendonly": "yes"}, postgres_settings={"max_connections": 30}) as servers:
+        yield servers
+
+
 @pytest.fixture
-def world(private_servers: StartServers, proxied: Callable[[str], Proxy]) -> World:
-    """A Redis that keeps an append-only file and a Postgres, for this test alone, both behind proxies."""
-    servers = private_servers(redis_settings={"appendonly": "yes"}, postgres_settings={"max_connections": 30})
-    return World(servers, proxied(servers.redis_url), proxied(servers.postgres_url))
+def world(breakable_servers: Embedded, proxied: Callable[[str], Proxy]) -> Iterator[World]:
+    """Both servers behind proxies, whole again after the test."""
+    servers = breakable_servers
+    opened = World(servers, proxied(servers.redis_url), proxied(servers.postgres_url))
+    yield opened
+    opened.mend()
 
 
 @pytest_asyncio.fixture
@@ -39,9 +47,9 @@ async def either_family(world: World, request: pytest.FixtureRequest) -> AsyncIt
 
 @pytest_asyncio.fixture
 async def worker(world: World) -> AsyncIterator[Tiers]:
-    """Both tiers, straight to the servers: what a worker has."""
-    async with AsyncExitStack() as stack:
-        yield await stack.enter_async_context(connect(world.direct_config))
+    """Both tiers: what a worker has."""
+    async with connect(world.config) as opened:
+        yield opened
 
 
 @pytest.fixture

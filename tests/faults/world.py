@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -74,13 +75,15 @@ class World:
         self.servers = servers
         self.redis_proxy = redis_proxy
         self.postgres_proxy = postgres_proxy
+        self.name = f"fault_{secrets.token_hex(4)}"
 
     def config_for(self, redis_url: str, postgres_url: str, **settings: object) -> TierConfig:
         values: dict[str, Any] = {
             "redis_timeout": "500ms",
             "postgres_timeout": "1s",
             "partitions": 4,
-            "key_prefix": "fault",
+            "key_prefix": self.name,
+            "postgres_schema": self.name,
             **settings,
         }
         return TierConfig(redis_url=redis_url, postgres_url=postgres_url, **values)
@@ -91,11 +94,6 @@ class World:
         return self.config_for(
             self.redis_proxy.url(self.servers.redis_url), self.postgres_proxy.url(self.servers.postgres_url)
         )
-
-    @property
-    def direct_config(self) -> TierConfig:
-        """The same past the proxies."""
-        return self.config_for(self.servers.redis_url, self.servers.postgres_url)
 
     # ---- Redis
 
@@ -108,15 +106,27 @@ class World:
 
     def postgres(self, statement: str) -> list[tuple[Any, ...]]:
         """One statement, past the proxy."""
-        with psycopg.connect(self.servers.postgres_url, autocommit=True) as connection:
+        with self._session() as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
+    def mend(self) -> None:
+        """Undo what the test changed in the servers."""
+        self.redis("CONFIG", "SET", "maxmemory", 0)
+        self.redis("FLUSHALL")
+        self.postgres("alter system reset all")
+        self.postgres("select pg_reload_conf()")
+        self.postgres(f"drop schema if exists {self.name} cascade")
+
     def cold_ids(self, thread_id: str) -> list[str]:
         """What Postgres has of a thread, newest first."""
-        with psycopg.connect(self.servers.postgres_url) as connection:
+        with self._session() as connection:
             query = "select checkpoint_id from checkpoints where thread_id = %s order by 1 desc"
             return [row[0] for row in connection.execute(query, (thread_id,)).fetchall()]
+
+    def _session(self) -> psycopg.Connection[tuple[Any, ...]]:
+        options = f"-c search_path={self.name} -c default_transaction_read_only=off"
+        return psycopg.connect(self.servers.postgres_url, autocommit=True, options=options)
 
     def end_sessions(self) -> int:
         """Terminate every session of ours."""
