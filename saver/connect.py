@@ -72,8 +72,12 @@ async def agree(tiers: Tiers) -> None:
     """Fix the number of partitions at first use; refuse another one later, which would look for threads elsewhere."""
     key, wanted = tiers.keys.settings, {"partitions": tiers.keys.partitions, "layout": LAYOUT_VERSION}
     for name, value in wanted.items():
-        await tiers.hot.command("HSETNX", key, name, value)
-        found = int(await tiers.hot.command("HGET", key, name))
+        known = await tiers.hot.command("HGET", key, name)
+        if known is None:
+            # Only now: a Redis that is full refuses even this, and would keep out whoever comes to free it.
+            await tiers.hot.command("HSETNX", key, name, value)
+            known = await tiers.hot.command("HGET", key, name)
+        found = int(known)
         if found != value:
             raise ConfigError(
                 f"this Redis was first used with {name} = {found} and this process has {value}: "
