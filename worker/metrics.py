@@ -62,7 +62,7 @@ _SYSTEM = {
 }
 _HOT_NAMES = tuple(_SYSTEM)[:7]  # in the order of HotSurvey
 _SURVEYED = "surveyed_ms"
-_SUCCESS = "success:"
+SUCCESS = "success:"
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class _System(Collector):
             labels=["job"],
         )
         for job in JOBS:
-            if moment := self.values.get(_SUCCESS + job):
+            if moment := self.values.get(SUCCESS + job):
                 success.add_metric([job], moment)
         yield success
 
@@ -114,7 +114,7 @@ class Successes:
         due = {job: now for job in jobs if not 0 <= now - self._told.get(job, 0) < 1}
         if due:
             self._told |= due
-            await share(tiers, {_SUCCESS + job: moment for job, moment in due.items()})
+            await share(tiers, {SUCCESS + job: moment for job, moment in due.items()})
 
 
 async def refresh(tiers: Tiers) -> None:

@@ -1,10 +1,13 @@
 """The command `tier`, against real servers."""
 
 import asyncio
+import contextlib
 import json
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import count
 from operator import add
 from typing import Annotated, TypedDict
 
@@ -17,8 +20,9 @@ from langgraph.graph import END, START, StateGraph
 from psycopg import sql
 
 from jobs.quarantine import set_aside
-from saver import ColdTierError, TierConfig, TieredSaver
+from saver import ColdTierError, HotTierError, TierConfig, TieredSaver
 from saver.connect import connect
+from tests.fix_servers import StartServers
 from worker.cli.group import COMMANDS, tier
 
 Run = Callable[..., Result]
@@ -186,6 +190,7 @@ def test_status_counts_threads_and_what_waits(run: Run, config: TierConfig) -> N
     shown = json.loads(run("status", "--json").stdout)
 
     hot = shown["hot"]
+    assert shown["last_sweep_seconds"] is None
     assert (hot["threads"], hot["dirty_threads"], hot["quarantined_threads"]) == (2, 2, 0)
     assert hot["oldest_dirty_seconds"] > 0
     assert shown["cold"]["threads"] == 1
@@ -296,3 +301,35 @@ def test_quarantine_lists_the_reason_and_puts_back(run: Run, config: TierConfig)
     assert counted.exit_code == 1
     assert (put_back.exit_code, put_back.stdout) == (1, "put back 1 thread\n")
     assert json.loads(run("status", "--json").stdout)["hot"]["dirty_threads"] == 1
+
+
+def test_demote_frees_a_redis_that_is_full(private_servers: StartServers) -> None:
+    servers = private_servers(redis_settings={"maxmemory": "6mb"})
+    variables = {"TIER_REDIS_URL": servers.redis_url, "TIER_POSTGRES_URL": servers.postgres_url}
+    config = TierConfig(redis_url=servers.redis_url, postgres_url=servers.postgres_url)
+    with TieredSaver(config) as saver:
+        threads = fill(saver)
+        fill_up(servers.redis_url)
+
+        shown = CliRunner(env=variables).invoke(tier, ["demote", "--all"])
+        speak(saver, "new", "a")
+
+        assert (shown.exit_code, shown.stdout) == (0, f"demoted {threads} threads\n"), shown.stderr
+        assert saver.tier_of("new") == "hot"
+
+
+def fill(saver: TieredSaver) -> int:
+    """Write threads until Redis takes no more. Returns how many it has."""
+    for number in range(1000):
+        try:
+            speak(saver, f"large-{number}", secrets.token_hex(20_000))
+        except HotTierError:
+            return number + 1
+    raise AssertionError("Redis was never full")
+
+
+def fill_up(redis_url: str) -> None:
+    """Take what little memory is left, so that not even the smallest write is accepted."""
+    with redis.Redis.from_url(redis_url) as client, contextlib.suppress(redis.exceptions.OutOfMemoryError):
+        for number in count():
+            client.set(f"filler-{number}", "x")

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,10 +13,13 @@ from rich.live import Live
 from rich.text import Text
 
 from saver.connect import Tiers
-from saver.survey import HotSurvey, cold_threads, survey_hot
+from saver.survey import HotSurvey, cold_threads, shared, survey_hot
 from worker.cli import FOUND, output
 from worker.cli.reach import Reach, reach
 from worker.config import WorkerConfig
+from worker.metrics import SUCCESS
+
+NO_SWEEP = "workers     none has looked for work yet; start one: arq worker.Settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Status:
 
     hot: HotSurvey | None
     cold: ColdSurvey | None
+    last_sweep: timedelta | None
     faults: list[str]
 
     @property
@@ -73,7 +78,14 @@ async def _look(config: WorkerConfig) -> Status:
 async def _taken(found: Reach) -> Status:
     hot = None if found.hot_fault else await survey_hot(found.tiers)
     cold = None if found.cold_fault else await _survey_cold(found.tiers)
-    return Status(hot, cold, list(found.faults))
+    last_sweep = None if found.hot_fault else await _last_sweep(found.tiers)
+    return Status(hot, cold, last_sweep, list(found.faults))
+
+
+async def _last_sweep(tiers: Tiers) -> timedelta | None:
+    """How long ago a worker looked for work; None if none ever did."""
+    moment = (await shared(tiers)).get(f"{SUCCESS}sweep")
+    return timedelta(seconds=max(time.time() - moment, 0)) if moment else None
 
 
 async def _survey_cold(tiers: Tiers) -> ColdSurvey:
@@ -100,6 +112,7 @@ def _drawn(found: Status) -> Group:
     hot, cold = found.hot, found.cold
     output.row(tiers, ("hot", hot and hot.threads, hot and output.size(hot.size_bytes)))
     output.row(tiers, ("cold", cold and cold.threads, cold and output.size(cold.size_bytes)))
+    workers = Text(f"workers     last sweep {output.ago(found.last_sweep)} ago" if found.last_sweep else NO_SWEEP)
     if hot is None:
         return Group(tiers)
     waiting = output.table("waits", "threads", "longest")
@@ -108,11 +121,12 @@ def _drawn(found: Status) -> Group:
     output.row(waiting, ("to be demoted", hot.idle_due_threads, None))
     output.row(waiting, ("to be promoted", hot.wanted_threads, None))
     output.row(waiting, ("in quarantine", hot.quarantined_threads, None))
-    return Group(tiers, Text(), waiting)
+    return Group(tiers, Text(), waiting, Text(), workers)
 
 
 def _plain(found: Status) -> dict[str, Any]:
-    plain: dict[str, Any] = {"faults": found.faults}
+    last_sweep = found.last_sweep.total_seconds() if found.last_sweep else None
+    plain: dict[str, Any] = {"faults": found.faults, "last_sweep_seconds": last_sweep}
     for tier, counted in (("hot", found.hot), ("cold", found.cold)):
         plain[tier] = asdict(counted) if counted else None
     return plain
