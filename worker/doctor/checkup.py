@@ -2,8 +2,9 @@
 
 from contextlib import AsyncExitStack
 
-from saver.config import TierConfig
-from saver.errors import ColdTierError, HotTierError
+from saver.config import TierConfig, unknown_variables
+from saver.connect import refuse_unbuilt
+from saver.errors import ColdTierError, ConfigError, HotTierError
 from worker.doctor import clock, libraries, postgres, redis
 from worker.doctor.postgres_client import PostgresClient
 from worker.doctor.redis_client import RedisClient
@@ -12,8 +13,9 @@ from worker.doctor.report import Report
 
 async def check_up(config: TierConfig) -> list[Report]:
     """Look at both tiers, the queue if it is elsewhere, the clocks and the libraries; change nothing."""
-    reports = {name: Report(name) for name in ("redis", "queue", "postgres", "clocks", "libraries")}
+    reports = {name: Report(name) for name in ("configuration", "redis", "queue", "postgres", "clocks", "libraries")}
     offsets: dict[str, clock.Offset] = {}
+    _check_configuration(config, reports["configuration"])
     async with AsyncExitStack() as stack:
         hot = await _redis(stack, config, reports["redis"])
         if config.queue_url != config.redis_url:
@@ -33,18 +35,19 @@ async def check_up(config: TierConfig) -> list[Report]:
     return [report for report in reports.values() if report.facts or report.findings or report.unseen]
 
 
-async def _redis(stack: AsyncExitStack, config: TierConfig, report: Report) -> RedisClient | None:
-    url = config.redis_url.get_secret_value()
-    scheme = url.partition(":")[0]
-    if "+" in scheme:
-        report.find(
-            f"TIER_REDIS_URL begins with {scheme}",
-            "this version cannot use it: neither agents nor workers start",
-            "name a single Redis or Valkey server",
-        )
-        return None
+def _check_configuration(config: TierConfig, report: Report) -> None:
     try:
-        client = await stack.enter_async_context(RedisClient.open(config, url))
+        refuse_unbuilt(config)
+    except ConfigError as error:
+        report.find(str(error), "neither agents nor workers start", "change what is named")
+    for name, meant in unknown_variables().items():
+        hint = f"is it meant to be {meant}?" if meant else "take it away, or look for its name in deploy/env.example"
+        report.find(f"{name} is not a variable of this release", "it has no effect", hint)
+
+
+async def _redis(stack: AsyncExitStack, config: TierConfig, report: Report) -> RedisClient | None:
+    try:
+        client = await stack.enter_async_context(RedisClient.open(config, config.redis_url.get_secret_value()))
         await redis.examine(config, client, report)
     except HotTierError as error:
         report.find(f"the hot tier does not answer: {error}", "agents can neither read nor write", _look_at("Redis"))

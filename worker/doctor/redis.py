@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from saver.config import TierConfig
+from saver.keys import Keys
 from worker.doctor.persistence import check_persistence
 from worker.doctor.redis_client import RedisClient
 from worker.doctor.report import Report
@@ -25,7 +26,18 @@ async def examine(config: TierConfig, redis: RedisClient, report: Report, *, is_
         _check_role(await redis.info("replication") or {}, report)
     if not is_queue:
         await check_persistence(config, redis, report)
+        await _check_partitions(config, redis, report)
     await check_rights(config, redis, report)
+
+
+async def _check_partitions(config: TierConfig, redis: RedisClient, report: Report) -> None:
+    known = await redis.ask("HGET", Keys(config.key_prefix, config.partitions).settings, "partitions")
+    if known is not None and int(known) != config.partitions:
+        report.find(
+            f"this Redis was first used with TIER_PARTITIONS={int(known)}, and here it is {config.partitions}",
+            "a process with another number refuses to start: it would look for threads under other keys",
+            f"set TIER_PARTITIONS={int(known)}, or choose another TIER_KEY_PREFIX",
+        )
 
 
 def _check_version(server: dict[str, Any], report: Report) -> None:

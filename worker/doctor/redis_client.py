@@ -35,6 +35,8 @@ class RedisClient:
     @asynccontextmanager
     async def open(cls, config: TierConfig, url: str) -> AsyncIterator[Self]:
         """Connect and log in. Raises HotTierError."""
+        if "+" in (scheme := url.partition(":")[0]):
+            raise HotTierError(f"this version does not speak {scheme}; name one Redis server")
         seconds = config.redis_timeout.total_seconds()
         client = Redis.from_url(
             url,
