@@ -1,0 +1,36 @@
+"""What is shipped in deploy/, and what the code has of it."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+import saver.metrics
+from worker import metrics
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PROMETHEUS = DEPLOY / "prometheus"
+
+
+def metric_names() -> set[str]:
+    """Every series that an agent or a worker can have, with the endings that Prometheus adds."""
+    assert saver.metrics.READS  # the agent's metrics are registered
+    metrics.SYSTEM.values = dict.fromkeys(metrics._SYSTEM, 0.0)
+    endings = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "info": ["_info"], "gauge": [""]}
+    return {family.name + ending for family in REGISTRY.collect() for ending in endings.get(family.type, [""])}
+
+
+def used_metrics(text: str) -> set[str]:
+    return set(re.findall(r"\btier_[a-z_]+\b", text))
+
+
+def run_validator(command: list[str], directory: Path) -> None:
+    """Run somebody else's check, or skip when it is not installed."""
+    program = shutil.which(command[0])
+    if program is None:
+        pytest.skip(f"{command[0]} is not installed")
+    ended = subprocess.run([program, *command[1:]], cwd=directory, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
