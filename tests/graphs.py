@@ -1,0 +1,122 @@
+"""
+Small real graphs, one of each kind that LangGraph checkpoints differently. `runs` collects which nodes ran.
+
+`python -m tests.graphs` resumes the approval graph in a process of its own: TIER_ variables, thread id, answer.
+"""
+
+import asyncio
+import json
+import operator
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, Send, interrupt
+
+from saver import TieredSaver
+
+Saver = BaseCheckpointSaver[str]
+
+
+class Approval(TypedDict, total=False):
+    out: list[str]
+
+
+def approval(saver: Saver | None, runs: list[str]) -> Any:
+    """One node that asks two questions."""
+
+    def ask(state: Approval) -> Approval:
+        runs.append("n")
+        return {"out": [interrupt("q1"), interrupt("q2")]}
+
+    graph = StateGraph(Approval)
+    graph.add_node("n", ask)
+    graph.add_edge(START, "n")
+    return graph.compile(checkpointer=saver)
+
+
+class FanOut(TypedDict, total=False):
+    done: Annotated[list[str], operator.add]
+
+
+def fan_out(saver: Saver, runs: list[int]) -> Any:
+    """Three parallel sends; the second one waits for a person."""
+
+    def work(number: int) -> FanOut:
+        runs.append(number)
+        return {"done": [f"{number}:{interrupt('ok?')}" if number == 2 else str(number)]}
+
+    graph: Any = StateGraph(FanOut)
+    graph.add_node("work", work)
+    graph.add_conditional_edges(START, lambda _: [Send("work", number) for number in (1, 2, 3)], ["work"])
+    return graph.compile(checkpointer=saver)
+
+
+def _joined(state: list[str], writes: Any) -> list[str]:
+    return [*state, *(item for write in writes for item in write)]
+
+
+def log(saver: Saver, snapshot_frequency: int = 1000) -> Any:
+    """A chat of one node, with its log once as a delta channel and once as a plain one."""
+
+    class Log(TypedDict, total=False):
+        log: Annotated[list[str], DeltaChannel(_joined, snapshot_frequency=snapshot_frequency)]
+        plain: Annotated[list[str], operator.add]
+
+    def answer(state: Log) -> Log:
+        return {"log": ["o"], "plain": ["o"]}
+
+    graph = StateGraph(Log)
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "answer")
+    return graph.compile(checkpointer=saver)
+
+
+class Nested(TypedDict, total=False):
+    x: Annotated[list[str], operator.add]
+
+
+def _one_node(name: str, node: Callable[[Nested], Nested], checkpointer: bool | None) -> Any:
+    graph: Any = StateGraph(Nested)
+    graph.add_node(name, node)
+    graph.add_edge(START, name)
+    return graph.compile(checkpointer=checkpointer)
+
+
+def nested(saver: Saver, runs: list[str]) -> Any:
+    """A subgraph that remembers, then one whose leaf waits for a person."""
+
+    def remember(state: Nested) -> Nested:
+        runs.append("k")
+        return {"x": ["k"]}
+
+    def leaf(state: Nested) -> Nested:
+        runs.append("leaf")
+        return {"x": [f"leaf:{interrupt('?')}"]}
+
+    graph = StateGraph(Nested)
+    graph.add_node("keep", _one_node("inner", remember, True))
+    graph.add_node("sub", _one_node("leaf", leaf, None))
+    graph.add_edge(START, "keep")
+    graph.add_edge("keep", "sub")
+    graph.add_edge("sub", END)
+    return graph.compile(checkpointer=saver)
+
+
+def config_of(thread_id: str, **more: Any) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, **more}}
+
+
+async def _resume(thread_id: str, answer: str) -> None:
+    runs: list[str] = []
+    async with TieredSaver.from_env() as saver:
+        found = await approval(saver, runs).ainvoke(Command(resume=answer), config_of(thread_id))
+    json.dump({"out": found.get("out"), "runs": runs}, sys.stdout)
+
+
+if __name__ == "__main__":
+    asyncio.run(_resume(*sys.argv[1:]))
