@@ -30,6 +30,14 @@ OUTAGE_RETRIES = 6
 _CONNECT_RETRIES = 2
 
 
+def packed(value: Any) -> bytes:
+    """A job or its result as msgpack; of an error only the kind, for its text may quote a row."""
+    return ormsgpack.packb(value, default=lambda other: type(other).__name__)
+
+
+unpacked = ormsgpack.unpackb
+
+
 class QueueRedis(ArqRedis):
     """arq's client, which also notes when arq's main loop was here last."""
 
@@ -76,8 +84,8 @@ def open_queue(config: TierConfig) -> QueueRedis:
     )
     return QueueRedis(
         pool,
-        job_serializer=ormsgpack.packb,
-        job_deserializer=ormsgpack.unpackb,
+        job_serializer=packed,
+        job_deserializer=unpacked,
         default_queue_name=queue_name(config),
     )
 

@@ -12,7 +12,6 @@ from datetime import UTC, timedelta
 from functools import partial
 from typing import NoReturn
 
-import ormsgpack
 from arq import cron, func
 from arq.cron import CronJob
 
@@ -49,6 +48,8 @@ def make_settings() -> type:
     refuse_unbuilt(config)
     configure_logging(config)
     arq_functions = [func(job) for job in (jobs.archive, jobs.demote, jobs.promote, jobs.retain, jobs.sweep)]
+    # A tick of a worker that is configured otherwise must not fail here.
+    arq_functions.append(func(jobs.retain, name=_tick_name(config, "retain"), keep_result=TICK_SECONDS))
 
     class Settings:
         functions = arq_functions
@@ -58,8 +59,8 @@ def make_settings() -> type:
         redis_pool = queue.open_queue(config)
         on_startup = partial(startup, config)
         on_shutdown = shutdown
-        job_serializer = ormsgpack.packb
-        job_deserializer = ormsgpack.unpackb
+        job_serializer = queue.packed
+        job_deserializer = queue.unpacked
         max_jobs = config.worker_jobs
         max_tries = MOST_TRIES
         job_timeout = JOB_SECONDS
@@ -115,12 +116,16 @@ async def shutdown(ctx: Context) -> None:
 def _tick(config: TierConfig, job: str, *, run_at_startup: bool = False, **when: int | set[int]) -> CronJob:
     return cron(
         getattr(jobs, job),
-        name=f"{config.key_prefix}:{job}",
+        name=_tick_name(config, job),
         keep_result=TICK_SECONDS,
         max_tries=MOST_TRIES,
         run_at_startup=run_at_startup,
         **when,  # type: ignore[arg-type]
     )
+
+
+def _tick_name(config: TierConfig, job: str) -> str:
+    return f"{config.key_prefix}:{job}"
 
 
 def _often(wanted: float, steps: tuple[int, ...]) -> set[int]:
