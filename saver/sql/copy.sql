@@ -1,11 +1,11 @@
--- name: copy_blobs
+-- name: copy_thread_blobs
 insert into {schema}.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
 select %(target)s, checkpoint_ns, channel, version, type, blob
   from {schema}.checkpoint_blobs
  where thread_id = %(source)s
     on conflict do nothing;
 
--- name: copy_writes
+-- name: copy_thread_writes
 insert into {schema}.checkpoint_writes as old
        (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, blob)
 select %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, blob
@@ -18,7 +18,7 @@ select %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channe
        task_path = excluded.task_path
  where old.idx < 0;
 
--- name: copy_checkpoints
+-- name: copy_thread_checkpoints
 insert into {schema}.checkpoints
        (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata)
 select %(target)s, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
@@ -29,7 +29,7 @@ select %(target)s, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, che
        checkpoint = excluded.checkpoint,
        metadata = excluded.metadata;
 
--- name: copy_tier_row
+-- name: copy_thread_tier_row
 -- The copy is as new as this moment. Its incarnation stays: it tells the ghosts of what stood there before.
 insert into {schema}.tier_threads (thread_id, incarnation, position, last_activity, head)
 select %(target)s, 0, 0, now(), max(checkpoint_id) filter (where checkpoint_ns = '')
