@@ -55,6 +55,9 @@ class BlockingFamily(TieredSaver):
     ) -> None:
         await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
 
+    async def adelete_thread(self, thread_id: str) -> None:
+        await asyncio.to_thread(self.delete_thread, thread_id)
+
     async def alist(
         self,
         config: RunnableConfig | None,
@@ -94,6 +97,19 @@ class World:
         return self.config_for(
             self.redis_proxy.url(self.servers.redis_url), self.postgres_proxy.url(self.servers.postgres_url)
         )
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The same configuration as the environment of another process."""
+        return {
+            "TIER_REDIS_URL": self.config.redis_url.get_secret_value(),
+            "TIER_POSTGRES_URL": self.config.postgres_url.get_secret_value(),
+            "TIER_REDIS_TIMEOUT": "500ms",
+            "TIER_POSTGRES_TIMEOUT": "1s",
+            "TIER_PARTITIONS": "4",
+            "TIER_KEY_PREFIX": self.name,
+            "TIER_POSTGRES_SCHEMA": self.name,
+        }
 
     # ---- Redis
 

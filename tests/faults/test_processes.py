@@ -1,0 +1,206 @@
+"""Movers that die or freeze at any step of the protocol, and agents that stop waiting for an answer."""
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from saver import ColdTierError, TieredSaver
+from saver.archive import archive
+from saver.config import environment_for
+from saver.connect import Tiers
+from saver.demote import demote
+from tests.builders import Thread
+from tests.faults.world import World, frozen
+from tests.waiting import eventually, eventually_async
+
+REPOSITORY = Path(__file__).parents[2]
+IDLE_SECONDS = 1.5  # three times TIER_REDIS_TIMEOUT: how long a frozen transaction keeps its locks
+STEPS = {
+    "archive": ["archive: locked", "archive: log read", "archive: rows sent", "archive: committed"],
+    "demote": ["archive: locked", "archive: committed"],
+    "delete": ["destroy: locked", "destroy: evicted", "destroy: changed"],
+    "promote": ["load: read"],
+}
+ALL = [(verb, point) for verb, points in STEPS.items() for point in points]
+
+Process = subprocess.Popen[str]
+StartMover = Callable[[str, Thread, str], Process]
+
+
+@pytest.fixture
+def mover(world: World) -> Iterator[StartMover]:
+    """Starts a process that moves a thread and stops at a point."""
+    with ExitStack() as stack:
+
+        def start(verb: str, thread: Thread, point: str) -> Process:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.mover", verb, thread.thread_id, point],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment_for(world.variables),
+                cwd=REPOSITORY,
+            )
+            stack.callback(_end, process)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "stopped\n"
+            return process
+
+        yield start
+
+
+def _end(process: Process) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+@pytest.mark.parametrize(("verb", "point"), ALL)
+async def test_killed_mover_loses_and_doubles_nothing(
+    world: World, agent: TieredSaver, worker: Tiers, mover: StartMover, verb: str, point: str
+) -> None:
+    thread = Thread(agent)
+    ids = [await thread.put({"x": [1]})]
+    if verb == "promote":
+        await demote(worker, thread.thread_id)
+    process = mover(verb, thread, point)
+
+    process.kill()
+    process.wait()
+
+    ids.insert(0, await thread.put({"x": [2]}))
+    await thread.write(("x", ["pending"]))
+    await demote(worker, thread.thread_id)
+    assert await thread.ids() == ids == world.cold_ids(thread.thread_id)
+    assert await thread.values() == {"x": [2]}
+    assert world.postgres("select count(*) from checkpoint_writes") == [(1,)]
+
+
+@pytest.mark.parametrize("point", ["archive: locked", "archive: log read", "archive: rows sent"])
+async def test_mover_frozen_in_its_transaction_is_overtaken_and_harmless(
+    world: World, agent: TieredSaver, worker: Tiers, mover: StartMover, point: str
+) -> None:
+    thread = Thread(agent)
+    ids = [await thread.put({"x": [1]})]
+    process = mover("archive", thread, point)
+
+    with frozen(process.pid):
+        ids.insert(0, await thread.put({"x": [2]}))
+        await eventually_async(lambda: is_overtaken(worker, thread), within_seconds=IDLE_SECONDS * 4)
+        await demote(worker, thread.thread_id)
+        ids.insert(0, await thread.put({"x": [3]}))
+    process.communicate(timeout=20)
+
+    assert await thread.ids() == ids
+    await demote(worker, thread.thread_id)
+    assert await thread.ids() == ids == world.cold_ids(thread.thread_id)
+
+
+async def is_overtaken(worker: Tiers, thread: Thread) -> bool:
+    return thread.thread_id in (await archive(worker, [thread.thread_id])).clean
+
+
+async def test_frozen_deleter_is_overtaken_and_deletes_when_it_goes_on(
+    world: World, agent: TieredSaver, worker: Tiers, mover: StartMover
+) -> None:
+    thread = Thread(agent)
+    ids = [await thread.put({"x": [1]})]
+    process = mover("delete", thread, "destroy: changed")
+
+    with frozen(process.pid):
+        ids.insert(0, await eventually_async(lambda: put_or_none(thread), within_seconds=IDLE_SECONDS * 4) or "")
+        assert await thread.ids() == ids
+    process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert await thread.ids() == [] == world.cold_ids(thread.thread_id)
+
+
+async def put_or_none(thread: Thread) -> str | None:
+    with suppress(ColdTierError):
+        return await thread.put({"x": [2]})
+    return None
+
+
+async def test_mover_told_to_end_in_the_middle_leaves_the_thread_whole(
+    world: World, agent: TieredSaver, worker: Tiers, mover: StartMover
+) -> None:
+    thread = Thread(agent)
+    first = await thread.put({"x": [1]})
+    process = mover("archive", thread, "archive: rows sent")
+
+    process.send_signal(signal.SIGINT)
+    process.stdin.close()  # type: ignore[union-attr]
+    process.wait(20)
+
+    eventually(lambda: world.postgres("select count(*) from pg_locks where locktype = 'advisory'") == [(0,)])
+    await demote(worker, thread.thread_id)
+    assert await thread.ids() == [first] == world.cold_ids(thread.thread_id)
+
+
+async def test_cancelled_calls_cross_no_answers_and_leak_no_connections(
+    world: World, agent: TieredSaver, worker: Tiers
+) -> None:
+    threads = [Thread(agent) for _ in range(40)]
+    await asyncio.gather(*(thread.put({"marker": thread.thread_id}) for thread in threads))
+    await asyncio.gather(*(demote(worker, thread.thread_id) for thread in threads[::2]))
+    world.redis_proxy.reply_delay_ms = world.postgres_proxy.reply_delay_ms = 50
+
+    chance = random.Random(7)
+    await asyncio.gather(*(cancelled_call(chance.choice(threads), chance) for _ in range(400)))
+
+    found = [await thread.values() for thread in threads]
+    assert found == [{"marker": thread.thread_id} for thread in threads]
+    await eventually_async(lambda: is_at_rest(agent))
+    assert await asyncio.gather(*(thread.values() for thread in threads[:20])) == found[:20]
+
+
+async def cancelled_call(thread: Thread, chance: random.Random) -> None:
+    """A call of any kind that nobody waits for after a moment."""
+    again = Thread(thread.saver, thread.thread_id, checkpoint_id=thread.checkpoint_id, versions=dict(thread.versions))
+    calls = (thread.latest, lambda: again.put({"marker": thread.thread_id}), lambda: again.write(("marker", 1)))
+    call = asyncio.ensure_future(chance.choice(calls)())
+    await asyncio.wait({call}, timeout=chance.uniform(0, 0.1))
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+
+
+async def is_at_rest(saver: TieredSaver) -> bool:
+    """Nothing waits for an answer, and the pool has every connection it counts."""
+    tiers = saver._runtime.tiers
+    stats = tiers.cold._pool.get_stats()
+    is_hot_idle = all(wire is None or wire.load == 0 for wire in tiers.hot._wires)
+    return is_hot_idle and not tiers.cold._running and stats["pool_available"] == stats["pool_size"]
+
+
+@pytest.mark.parametrize("tier", ["redis", "postgres"])
+async def test_a_lost_reply_has_no_double_effect(
+    world: World, either_family: TieredSaver, worker: Tiers, tier: str
+) -> None:
+    thread = Thread(either_family)
+    ids = [await thread.put({"x": [0]})]
+    proxy = world.redis_proxy if tier == "redis" else world.postgres_proxy
+
+    for number in range(1, 5):
+        if tier == "postgres":
+            await demote(worker, thread.thread_id)
+        proxy.drop_next_reply()
+        ids.insert(0, await thread.put({"x": [number]}))
+        proxy.drop_next_reply()
+        await thread.write(("x", number), task=f"task-{number}")
+        await thread.write(("x", number), task=f"task-{number}")
+
+    assert await thread.ids() == ids
+    await demote(worker, thread.thread_id)
+    assert await thread.ids() == ids == world.cold_ids(thread.thread_id)
+    assert world.postgres("select count(*) from checkpoint_writes") == [(4,)]
