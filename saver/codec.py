@@ -294,7 +294,7 @@ def in_order(writes: Iterable[WriteRow]) -> list[WriteRow]:
 
 
 def contains(document: Any, part: Any) -> bool:
-    """Whether JSONB `document @> part` holds (PostgreSQL manual, 8.14.3, containment)."""
+    """Whether JSONB `document @> part` holds for two objects (PostgreSQL manual, 8.14.3, containment)."""
     if isinstance(part, Mapping):
         return isinstance(document, Mapping) and all(
             key in document and contains(document[key], value) for key, value in part.items()

@@ -14,6 +14,8 @@ def _parse(text: str) -> tuple[dict[str, str], dict[str, str]]:
     parts = _START.split(text)
     for kind, name, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         lines = [line for line in body.splitlines() if not line.startswith("--")]
+        if name in statements or name in fragments:
+            raise ValueError(f"two statements are named {name}")
         sql = "\n".join(lines).strip().rstrip(";")
         (statements if kind == "name" else fragments)[name] = sql
     return statements, fragments
