@@ -15,6 +15,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 LIMIT_SECONDS = 150
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
 @contextmanager
@@ -56,6 +57,16 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def read_until(process: subprocess.Popen[str], word: str) -> None:
+    """Read its lines up to one with this word."""
+    assert process.stdout
+    assert process.stderr
+    line = ""
+    while word not in line:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+
+
 def number(text: str, said: str) -> int:
     match = re.search(rf"(\d+) {said}", text)
     assert match, text
@@ -76,14 +87,26 @@ def test_every_value_read_back_is_what_was_written_and_threads_move_both_ways() 
         assert re.search(rf"^  {name} +{scheme}://", out, re.MULTILINE)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@needs_proc
+def test_without_a_worker_nothing_moves_and_the_exit_code_says_so() -> None:
+    with running("--seconds", "1") as demo:
+        read_until(demo, "agents write")
+        [worker] = [
+            pid for pid in descendants(demo.pid) if b"worker.Settings" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        os.kill(worker, signal.SIGKILL)
+        out, err = demo.communicate(timeout=LIMIT_SECONDS)
+
+    assert demo.returncode == 1
+    assert "the worker ended" in err
+    assert "no thread was promoted" in err
+    assert "  0 different" in out
+
+
+@needs_proc
 def test_ctrl_c_ends_it_and_leaves_nothing_behind() -> None:
     with running("--forever") as demo:
-        assert demo.stdout
-        line = ""
-        while "compared" not in line:
-            line = demo.stdout.readline()
-            assert line, demo.stderr and demo.stderr.read()
+        read_until(demo, "compared")
         started = descendants(demo.pid)
         demo.send_signal(signal.SIGINT)
         out, err = demo.communicate(timeout=LIMIT_SECONDS)

@@ -19,7 +19,7 @@ APPROVERS = ("eve",)
 ARTICLES = ("apples", "pears", "plums")
 
 THINKS_SECONDS = 0.3
-MOST_SECONDS_TO_GO_COLD = 60.0
+MOST_SECONDS_TO_GO_COLD = 30.0
 MOST_SECONDS_TO_GET_HOT = 5.0
 MOST_THREADS = 20
 
@@ -49,7 +49,7 @@ class Stage:
 async def customer(stage: Stage, name: str) -> None:
     """Open a thread, come back to an archived one, forget the oldest of many; again and again."""
     graph, mine, numbers = stage.graph, list[str](), count(1)
-    while not stage.over.is_set() or not stage.ledger.returns:
+    while not stage.over.is_set():
         thread_id = f"{name}-{next(numbers)}"
         for turn in (1, 2):
             await _talk(stage, graph, thread_id, turn)
@@ -61,13 +61,16 @@ async def customer(stage: Stage, name: str) -> None:
             mine.append(cold)
         while len(mine) > MOST_THREADS:
             await _forget(stage, mine.pop(0))
-        # Without a thread that is cold yet there is nothing to come back to, and no end before that.
-        if stage.over.is_set() and not stage.ledger.returns:
-            await until(lambda: _first_cold(stage, mine), MOST_SECONDS_TO_GO_COLD)
+    if not stage.ledger.returns:
+        # So short a demo had no thread to come back to until now.
+        await until(lambda: _first_cold(stage, mine), MOST_SECONDS_TO_GO_COLD)
+        if cold := await _first_cold(stage, mine):
+            await _return(stage, graph, cold)
 
 
 async def approver(stage: Stage, name: str) -> None:
-    """Leave threads that wait for a person; another process's saver resumes them when they are archived."""
+    """Leave threads that wait for a person; a saver of its own resumes each when it is archived."""
+    mine = list[str]()
     for number in count(1):
         thread_id = f"{name}-{number}"
         where = _config(thread_id)
@@ -83,6 +86,9 @@ async def approver(stage: Stage, name: str) -> None:
         stage.ledger.compare(thread_id, await _values(stage.graph, thread_id), "the tiers after the resume")
         stage.ledger.resumed += 1
         stage.ledger.tell(f"{thread_id} was approved: resumed from Postgres")
+        mine.append(thread_id)
+        while len(mine) > MOST_THREADS:
+            await _forget(stage, mine.pop(0))
         await stage.think()
         if stage.over.is_set():
             return
