@@ -11,7 +11,7 @@ _OURS = (
     *("script|load", "select", "set", "time", "unlink", "zadd", "zcard", "zcount", "zrandmember", "zrange"),
     *("zrangebyscore", "zrem", "zrevrange", "zscore"),
 )
-_ARQ = ("dbsize", "exec", "expire", "incr", "psetex", "setex", "unwatch", "watch", "zremrangebyscore")
+_ARQ = ("dbsize", "exec", "expire", "incrby", "pexpire", "psetex", "setex", "unwatch", "watch", "zremrangebyscore")
 _COMFORT = ("acl|whoami", "client|setinfo")  # nothing fails without them
 COMMANDS = tuple(sorted({*_OURS, *_ARQ, *_COMFORT}))
 # These act at once, also within a transaction, or belong to logging in.
@@ -27,9 +27,11 @@ _ARGUMENTS: dict[str, tuple[str | int, ...]] = {
     "hset": ("{key}", "f", "v"),
     "hsetnx": ("{key}", "f", "v"),
     "hstrlen": ("{key}", "f"),
+    "incrby": ("{key}", 1),
     "info": ("replication",),
     "lrange": ("{key}", 0, 0),
     "ltrim": ("{key}", 0, 0),
+    "pexpire": ("{key}", 1),
     "ping": (),
     "psetex": ("{key}", 1, "v"),
     "rpush": ("{key}", "v"),
