@@ -10,20 +10,20 @@ class Breaker:
 
     def __init__(self) -> None:
         self._tripped_until: float | None = None
-        self._is_probing = False
+        self.is_probing = False  # one job tries whether the tiers are back
 
     @property
     def is_paused(self) -> bool:
         """Whether a job would not pass now."""
         if self._tripped_until is None:
             return False
-        return self._is_probing or time.monotonic() < self._tripped_until
+        return self.is_probing or time.monotonic() < self._tripped_until
 
     def lets_pass(self) -> bool:
         """Ask before a job; whoever is let pass ends with `end_probe`."""
         if self.is_paused:
             return False
-        self._is_probing = self._tripped_until is not None
+        self.is_probing = self._tripped_until is not None
         return True
 
     def close(self) -> None:
@@ -36,4 +36,4 @@ class Breaker:
 
     def end_probe(self) -> None:
         """A job ended, whatever its outcome."""
-        self._is_probing = False
+        self.is_probing = False

@@ -23,6 +23,7 @@ from jobs.sweep import sweep as sweep_partitions
 from saver.connect import Tiers
 from saver.errors import ColdTierError, HotTierError
 from saver.queue import BUCKET_SECONDS, job_id
+from saver.survey import shared
 from worker import metrics
 from worker.breaker import Breaker
 from worker.queue import QueueRedis
@@ -32,6 +33,8 @@ T = TypeVar("T")
 Context = dict[str, Any]
 
 MOVERS = ("archive", "demote", "promote")
+HOUR_SECONDS = 3600
+LATE_SECONDS = 600  # how late a retention run may be before it is made up for
 
 
 @dataclass(slots=True)
@@ -63,9 +66,9 @@ class Work:
         except (HotTierError, ColdTierError) as error:
             if job in MOVERS:
                 self.breaker.trip()
-            self._failed(job, "hot" if isinstance(error, HotTierError) else "cold", error)
+            self._failed(job, "hot" if isinstance(error, HotTierError) else "cold", str(error))
         except (RedisError, OSError) as error:
-            self._failed(job, "queue", error)
+            self._failed(job, "queue", type(error).__name__)
         except asyncio.CancelledError:
             metrics.JOB_FAILURES.labels(job, "cancelled").inc()
             raise
@@ -77,9 +80,9 @@ class Work:
                 self.breaker.end_probe()
             metrics.JOB_SECONDS.labels(job).observe(time.monotonic() - started)
 
-    def _failed(self, job: str, reason: str, error: Exception) -> None:
-        metrics.JOB_FAILURES.labels(job, reason).inc()
-        log.warning("job stopped", extra={"job": job, "tier": reason, "reason": str(error)})
+    def _failed(self, job: str, tier: str, reason: str) -> None:
+        metrics.JOB_FAILURES.labels(job, tier).inc()
+        log.warning("job stopped", extra={"job": job, "tier": tier, "reason": reason})
 
 
 async def archive(ctx: Context, partition: int) -> None:
@@ -88,6 +91,7 @@ async def archive(ctx: Context, partition: int) -> None:
     async def move(work: Work) -> bool:
         done = await archive_due(work.tiers, partition)
         _count_archived("archive", done)
+        _tell("threads archived", partition, threads=done.threads, rows=done.rows)
         return done.is_done
 
     await _move(ctx, "archive", partition, move)
@@ -100,6 +104,7 @@ async def demote(ctx: Context, partition: int) -> None:
         done = await demote_due(work.tiers, partition)
         metrics.DEMOTED_THREADS.inc(done.demoted)
         _count_archived("demote", done.archived)
+        _tell("threads demoted", partition, threads=done.demoted)
         return done.is_done
 
     await _move(ctx, "demote", partition, move)
@@ -112,6 +117,7 @@ async def promote(ctx: Context, partition: int) -> None:
         done = await promote_wanted(work.tiers, partition)
         metrics.PROMOTED_THREADS.inc(done.promoted)
         metrics.JOB_FAILURES.labels("promote", "refused").inc(done.failed)
+        _tell("threads promoted", partition, threads=done.promoted, failed=done.failed)
         return done.is_done
 
     await _move(ctx, "promote", partition, move)
@@ -138,6 +144,22 @@ async def sweep(ctx: Context) -> None:
         swept = await sweep_partitions(work.tiers, work.ask)
         nothing_due = [job for job, partitions in swept.partitions.items() if not partitions]
         await work.successes.note(work.tiers, *nothing_due)
+        if await is_retention_overdue(work.tiers, work.successes):
+            late_id = f"{work.tiers.config.key_prefix}:retain:late:{int(time.time() / LATE_SECONDS)}"
+            await work.queue.enqueue_job("retain", _job_id=late_id)
+
+
+async def is_retention_overdue(tiers: Tiers, successes: metrics.Successes) -> bool:
+    """Whether a scheduled run was missed, because no worker ran at that time. Asked for real once in a while."""
+    if tiers.config.retain_for is None or not successes.is_time("overdue", LATE_SECONDS):
+        return False
+    last = (await shared(tiers)).get(metrics.SUCCESS + "retain")
+    if last is None:
+        # Nothing was missed: retention is new here, and waits for its time.
+        await successes.note(tiers, "retain")
+        return False
+    period = HOUR_SECONDS if tiers.config.retention_at == "hourly" else 24 * HOUR_SECONDS
+    return time.time() - last > period + LATE_SECONDS
 
 
 async def _move(ctx: Context, job: str, partition: int, move: Callable[[Work], Awaitable[bool]]) -> None:
@@ -148,10 +170,18 @@ async def _move(ctx: Context, job: str, partition: int, move: Callable[[Work], A
     work.running.add((job, partition))
     try:
         async with work.attempt(job):
+            if work.breaker.is_probing:
+                # A job that finds nothing to do would say nothing about Postgres.
+                await work.tiers.cold.fetch("answers", {})
             if not await move(work):
                 await work.ask(job, partition, later=True)
     finally:
         work.running.discard((job, partition))
+
+
+def _tell(event: str, partition: int, **counts: int) -> None:
+    if any(counts.values()):
+        log.info(event, extra={"partition": partition, **counts})
 
 
 def _count_archived(job: str, done: ArchiveTurn) -> None:

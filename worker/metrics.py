@@ -22,7 +22,7 @@ from saver.survey import clock_ms, cold_threads, share, shared, survey_hot
 
 JOBS = ("archive", "demote", "promote", "retain", "sweep")
 REASONS = ("hot", "cold", "queue", "refused", "cancelled", "error")
-FRESH_SECONDS = 10.0  # gauges this young are good enough for the next worker that is scraped
+FRESH_SECONDS = 3.0  # gauges this young are good enough for the next worker that is scraped
 COLD_SECONDS = 2.0  # a scrape waits no longer for Postgres
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each one, which nobody reads
@@ -106,14 +106,21 @@ class Successes:
     """When each job last succeeded, told to the other workers once a second at most."""
 
     def __init__(self) -> None:
-        self._told: dict[str, float] = {}
+        self._next: dict[str, float] = {}
+
+    def is_time(self, what: str, seconds: float) -> bool:
+        """Whether so many seconds passed since this was last answered with yes."""
+        now = time.monotonic()
+        if now < self._next.get(what, 0):
+            return False
+        self._next[what] = now + seconds
+        return True
 
     async def note(self, tiers: Tiers, *jobs: str) -> None:
         """An attempt did its work, or explicitly found nothing. Raises HotTierError."""
         now = time.time()
-        due = {job: now for job in jobs if not 0 <= now - self._told.get(job, 0) < 1}
+        due = {job: now for job in jobs if self.is_time(job, 1)}
         if due:
-            self._told |= due
             await share(tiers, {SUCCESS + job: moment for job, moment in due.items()})
 
 

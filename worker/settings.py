@@ -47,6 +47,9 @@ def make_settings() -> type:
     config = WorkerConfig.load()
     refuse_unbuilt(config)
     configure_logging(config)
+    if config.log_level == "info":
+        # Two lines for each sweep; what was moved is told by the jobs themselves.
+        logging.getLogger("arq.worker").setLevel(logging.WARNING)
     arq_functions = [func(job) for job in (jobs.archive, jobs.demote, jobs.promote, jobs.retain, jobs.sweep)]
     # A tick of a worker that is configured otherwise must not fail here.
     arq_functions.append(func(jobs.retain, name=_tick_name(config, "retain"), keep_result=TICK_SECONDS))
@@ -111,6 +114,7 @@ async def shutdown(ctx: Context) -> None:
     """Close what was opened; arq calls this after the jobs, and also when the start failed."""
     if close := ctx.pop("close", None):
         await close()
+        log.info("worker has stopped")
 
 
 def _tick(config: TierConfig, job: str, *, run_at_startup: bool = False, **when: int | set[int]) -> CronJob:

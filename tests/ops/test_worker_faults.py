@@ -1,0 +1,60 @@
+"""A worker whose Redis or Postgres fails: nothing is lost, it is told, and it heals by itself."""
+
+import asyncio
+from collections.abc import Callable
+
+from saver import TieredSaver
+from saver.connect import Tiers
+from tests.builders import Thread
+from tests.fix_proxy import Proxy
+from tests.fix_worker import StartWorker
+from tests.ops.test_worker import has, in_cold, sweeps
+from tests.waiting import eventually_async
+
+SHORT = {"archive_after": "200ms", "demote_after": "1s", "redis_timeout": "500ms", "postgres_timeout": "1s"}
+
+
+async def test_postgres_out_of_reach_purges_nothing_and_drains_afterwards(
+    start_worker: StartWorker, tiers: Tiers, saver: TieredSaver, proxied: Callable[[str], Proxy], postgres_url: str
+) -> None:
+    cold = proxied(postgres_url)
+    worker = start_worker(**SHORT, postgres_url=cold.url(postgres_url)).ready()
+    cold.refuse_new()
+    cold.cut()
+    threads = [Thread(saver) for _ in range(8)]
+    for thread in threads:
+        await thread.put({"x": [1]})
+
+    failures = [f"tier_job_failures_total{{job={job},reason=cold}}" for job in ("archive", "demote")]
+    await eventually_async(lambda: has(worker, failures, 2), within_seconds=30)
+    await eventually_async(lambda: has(worker, "tier_oldest_dirty_seconds", 1))
+    metrics = await asyncio.to_thread(worker.metrics)
+    assert metrics["tier_dirty_threads"] == 8
+    assert metrics["tier_quarantined_threads"] == 0
+    assert [await saver.tier_of(thread.thread_id) for thread in threads] == ["hot"] * 8
+
+    cold.accept_new()
+    await eventually_async(lambda: in_cold(tiers, threads), within_seconds=30)
+    assert not worker.ended
+
+
+async def test_short_outage_of_redis_leaves_the_worker_alive(
+    start_worker: StartWorker, tiers: Tiers, saver: TieredSaver, proxied: Callable[[str], Proxy], redis_url: str
+) -> None:
+    hot = proxied(redis_url)
+    worker = start_worker(**SHORT, redis_url=hot.url(redis_url)).ready()
+    await sweeps(worker, 1)
+
+    hot.refuse_new()
+    hot.cut()
+    await eventually_async(lambda: is_told(worker.get, 503))
+    hot.accept_new()
+
+    thread = Thread(saver)
+    await thread.put({"x": [1]})
+    await eventually_async(lambda: in_cold(tiers, [thread]), within_seconds=30)
+    assert not worker.ended, worker.log
+
+
+async def is_told(get: Callable[[str], tuple[int, str]], status: int) -> bool:
+    return (await asyncio.to_thread(get, "/readyz"))[0] == status
