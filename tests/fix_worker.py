@@ -1,5 +1,6 @@
 """Worker processes: the real command, with a configuration of the test's own."""
 
+import asyncio
 import subprocess
 import sys
 import urllib.error
@@ -14,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from saver import TierConfig
 from saver.config import environment_for
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_async
 from worker.embedded.server import free_port
 
 ARQ = str(Path(sys.executable).with_name("arq"))
@@ -102,6 +103,19 @@ def variables_of(config: TierConfig, **more: str) -> dict[str, str]:
         "TIER_PARTITIONS": str(config.partitions),
         **{f"TIER_{name.upper()}": value for name, value in more.items()},
     }
+
+
+async def has(worker: Worker, names: str | list[str], least: float) -> bool:
+    """Whether a metric, or the sum of some, is so large."""
+    metrics = await asyncio.to_thread(worker.metrics)
+    return sum(metrics.get(name, 0) for name in ([names] if isinstance(names, str) else names)) >= least
+
+
+async def sweeps(worker: Worker, count: int) -> None:
+    """Wait until so many sweeps more have looked."""
+    name = "tier_job_seconds_count{job=sweep}"
+    before = (await asyncio.to_thread(worker.metrics))[name]
+    await eventually_async(lambda: has(worker, name, before + count), within_seconds=20)
 
 
 @pytest.fixture

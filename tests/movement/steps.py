@@ -8,6 +8,7 @@ import psycopg
 from psycopg import sql
 
 from jobs.archive import ArchiveTurn, archive_due
+from saver import TieredSaver
 from saver.connect import Tiers
 from tests.builders import Thread
 
@@ -44,3 +45,12 @@ def refuse(postgres_url: str, tiers: Tiers, thread_id: str | None) -> None:
         if thread_id is not None:
             check = sql.SQL("alter table {} add constraint poison check (thread_id <> {})")
             connection.execute(check.format(table, sql.Literal(thread_id)))
+
+
+async def in_cold(tiers: Tiers, threads: list[Thread]) -> bool:
+    """Whether Postgres has the newest checkpoint of each."""
+    return all([(await cold_ids(tiers, thread))[:1] == [thread.checkpoint_id] for thread in threads])
+
+
+async def is_in(saver: TieredSaver, thread: Thread, tier: str | None) -> bool:
+    return bool(await saver.tier_of(thread.thread_id) == tier)

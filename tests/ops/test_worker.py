@@ -10,17 +10,12 @@ from saver import TierConfig, TieredSaver
 from saver.connect import Tiers
 from saver.survey import cold_threads
 from tests.builders import Thread
-from tests.fix_worker import StartWorker, Worker
-from tests.movement.steps import cold_ids
+from tests.fix_worker import StartWorker, has, sweeps
+from tests.movement.steps import cold_ids, in_cold, is_in
 from tests.waiting import eventually_async
 
 NEVER = {"archive_after": "1h", "demote_after": "2h"}
 SHORT = {"archive_after": "200ms", "demote_after": "1s"}
-
-
-async def in_cold(tiers: Tiers, threads: list[Thread]) -> bool:
-    """Whether Postgres has the newest checkpoint of each."""
-    return all([(await cold_ids(tiers, thread))[:1] == [thread.checkpoint_id] for thread in threads])
 
 
 async def test_threads_are_archived_then_demoted_then_promoted(
@@ -133,16 +128,6 @@ async def fill(thread: Thread) -> None:
     await thread.write(("x", [9]))
 
 
-async def is_in(saver: TieredSaver, thread: Thread, tier: str | None) -> bool:
-    return bool(await saver.tier_of(thread.thread_id) == tier)
-
-
-async def has(worker: Worker, names: str | list[str], least: float) -> bool:
-    """Whether a metric, or the sum of some, is so large."""
-    metrics = await asyncio.to_thread(worker.metrics)
-    return sum(metrics.get(name, 0) for name in ([names] if isinstance(names, str) else names)) >= least
-
-
 async def is_underway(tiers: Tiers, least: int, most: int = 10_000) -> bool:
     """Whether some threads came to Postgres, and not too many."""
     return least <= await cold_threads(tiers) <= most
@@ -160,10 +145,3 @@ def slow_down(postgres_url: str, tiers: Tiers) -> None:
         connection.execute(body.format(function))
         trigger = sql.SQL("create trigger wait after insert on {} for each statement execute function {}()")
         connection.execute(trigger.format(table, function))
-
-
-async def sweeps(worker: Worker, count: int) -> None:
-    """Wait until so many sweeps more have looked."""
-    name = "tier_job_seconds_count{job=sweep}"
-    before = (await asyncio.to_thread(worker.metrics))[name]
-    await eventually_async(lambda: has(worker, name, before + count), within_seconds=20)

@@ -7,8 +7,8 @@ from saver import TieredSaver
 from saver.connect import Tiers
 from tests.builders import Thread
 from tests.fix_proxy import Proxy
-from tests.fix_worker import StartWorker
-from tests.ops.test_worker import has, in_cold, sweeps
+from tests.fix_worker import StartWorker, has, sweeps
+from tests.movement.steps import in_cold
 from tests.waiting import eventually_async
 
 SHORT = {"archive_after": "200ms", "demote_after": "1s", "redis_timeout": "500ms", "postgres_timeout": "1s"}
