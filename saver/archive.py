@@ -7,13 +7,13 @@ committed, only in the incarnation it was read from. A batch of one thread serve
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from saver import hot
 from saver.cold import Transaction
 from saver.connect import Tiers
 from saver.hot import LogBatch
-from saver.rows import CheckpointRow, Rows, merge_writes
+from saver.rows import Rows
+from saver.upsert import upsert
 
 NEVER = -1  # no incarnation
 
@@ -50,7 +50,7 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
     async def copy(transaction: Transaction) -> _Copy:
         return await _copy(tiers, transaction, thread_ids, wait)
 
-    found = await tiers.cold.transact(copy, timeout=tiers.move_timeout)
+    found = await tiers.cold.transact(copy, timeout=tiers.move_timeout, is_bulk=not wait)
     result = Archived(clean=set(found.clean), ghosts=len(found.ghosts))
     requests = []
     for batch, rows in found.copied:
@@ -93,7 +93,7 @@ async def _copy(tiers: Tiers, transaction: Transaction, thread_ids: Sequence[str
     copied = [(batch, hot.rows_of(batch)) for batch in batches if batch.thread_id not in haunted]
     await tiers.pause("archive: log read")
     if copied:
-        await transaction.fetch_many(_upserts(copied))
+        await upsert(transaction, copied, known)
     await tiers.pause("archive: rows sent")
     return _Copy([i for i in ids if i not in waiting or i in haunted], ghosts, copied)
 
@@ -107,30 +107,3 @@ async def _read_logs(tiers: Tiers, ids: Sequence[str], known: dict[str, tuple[in
     replies = await tiers.hot.call_many(requests)
     found = (hot.log_batch(thread_id, reply) for thread_id, reply in zip(ids, replies, strict=True))
     return [batch for batch in found if batch is not None]
-
-
-def _upserts(copied: Sequence[tuple[LogBatch, Rows]]) -> list[tuple[str, dict[str, Any]]]:
-    """The statements of one copy: blobs before the rows that refer to them, the tier rows last."""
-    blobs = [(batch.thread_id, *row) for batch, rows in copied for row in rows.blobs]
-    checkpoints = [(batch.thread_id, *row) for batch, rows in copied for row in rows.checkpoints]
-    writes = [(batch.thread_id, *row) for batch, rows in copied for row in merge_writes(rows.writes)]
-    calls: list[tuple[str, dict[str, Any]]] = []
-    if blobs:
-        calls.append(("upsert_blobs", _columns("thread_ids namespaces channels versions types data", blobs)))
-    if writes:
-        names = "thread_ids namespaces checkpoint_ids task_ids indexes task_paths channels types data"
-        calls.append(("upsert_writes", _columns(names, writes)))
-    if checkpoints:
-        names = "thread_ids namespaces checkpoint_ids parent_ids checkpoints metadata"
-        calls.append(("upsert_checkpoints", _columns(names, checkpoints)))
-    tier_rows = [(b.thread_id, b.incarnation, b.position, _head(rows.checkpoints)) for b, rows in copied]
-    calls.append(("upsert_tier_rows", _columns("thread_ids incarnations positions heads", tier_rows)))
-    return calls
-
-
-def _columns(names: str, records: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    return {name: list(values) for name, values in zip(names.split(), zip(*records, strict=True), strict=True)}
-
-
-def _head(checkpoints: Sequence[CheckpointRow]) -> str | None:
-    return max((row.checkpoint_id for row in checkpoints if row.namespace == ""), default=None)

@@ -7,13 +7,14 @@ on a checked connection; a server that does not answer is cut off, so that nothi
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncPipeline
+from psycopg.errors import UniqueViolation
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -25,9 +26,18 @@ from saver.statements import statements
 
 RECONNECT_SECONDS = 5
 MOST_RUNS = 2
+PUSH_SECONDS = 0.005
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any]
+
+
+class CopyPart(NamedTuple):
+    """Rows for one COPY in binary form, with the types of their columns."""
+
+    name: str
+    types: Sequence[str]
+    records: Iterable[Sequence[Any]]
 
 
 class Transaction:
@@ -39,9 +49,11 @@ class Transaction:
         pipeline: AsyncPipeline,
         texts: Mapping[str, bytes],
         limits: Parameters,
+        leave_pipeline: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._connection = connection
-        self._pipeline = pipeline
+        self._pipeline: AsyncPipeline | None = pipeline
+        self._leave_pipeline = leave_pipeline
         self._texts = texts
         self._first: list[tuple[str, Parameters]] = [("limits", limits)]  # travels with the first statements
 
@@ -53,10 +65,53 @@ class Transaction:
         for name, parameters in (*self._first, *calls):
             cursor = self._connection.cursor(binary=True)
             cursors.append(await cursor.execute(self._texts[name], parameters))
-        await self._pipeline.sync()
+        if self._pipeline is not None:
+            await self._sync(self._pipeline)
         del cursors[: len(self._first)]
         self._first = []
         return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    async def _sync(self, pipeline: AsyncPipeline) -> None:
+        """
+        Wait for all answers, and go on sending meanwhile.
+
+        psycopg 3.3 stops sending when its queue is empty, though libpq may hold megabytes yet, and then only reads: the
+        server waits for the rest of a statement and says nothing.
+        """
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+
+        def push() -> None:
+            with suppress(psycopg.Error):
+                self._connection.pgconn.flush()
+            timers[:] = [loop.call_later(PUSH_SECONDS, push)]
+
+        timers.append(loop.call_later(PUSH_SECONDS, push))
+        try:
+            await pipeline.sync()
+        finally:
+            timers[0].cancel()
+
+    async def copy_new(self, parts: Sequence[CopyPart]) -> bool:
+        """
+        COPY rows that should be new, all or none: False if one was there, or if this is no bulk transaction.
+
+        What follows in this transaction is not pipelined: COPY cannot be.
+        """
+        if self._leave_pipeline is None:
+            return False
+        self._pipeline = None
+        await self._leave_pipeline()
+        try:
+            async with self._connection.transaction():
+                for name, types, records in parts:
+                    async with self._connection.cursor() as cursor, cursor.copy(self._texts[name]) as copy:
+                        copy.set_types(types)
+                        for record in records:
+                            await copy.write_row(record)
+        except UniqueViolation:
+            return False
+        return True
 
 
 Work = Callable[[Transaction], Awaitable[T]]
@@ -116,9 +171,10 @@ class ColdTier:
 
         return await self._guard(run, self.timeout)
 
-    async def transact(self, work: Work[T], *, timeout: float | None = None) -> T:
+    async def transact(self, work: Work[T], *, timeout: float | None = None, is_bulk: bool = False) -> T:
         """
-        Run work in one transaction and commit. It may run twice, so it must be repeatable.
+        Run work in one transaction and commit. It may run twice, so it must be repeatable. Bulk work can use COPY, for
+        which it begins with a round trip of its own.
 
         Raises ColdTierError; then nothing is known to be committed.
         """
@@ -128,8 +184,12 @@ class ColdTier:
             # Between two statements there are calls to Redis at most: a process that is frozen there loses its locks.
             # The server gives up first, so that the error says what was too slow.
             limits = {"statement_ms": int(limit * 800), "idle_ms": self._idle_ms}
-            async with connection.pipeline() as pipeline, connection.transaction():
-                return await work(Transaction(connection, pipeline, self._texts, limits))
+            if not is_bulk:
+                async with connection.pipeline() as pipeline, connection.transaction():
+                    return await work(Transaction(connection, pipeline, self._texts, limits))
+            async with connection.transaction(), AsyncExitStack() as stack:
+                pipeline = await stack.enter_async_context(connection.pipeline())
+                return await work(Transaction(connection, pipeline, self._texts, limits, stack.aclose))
 
         return await self._guard(run, limit)
 

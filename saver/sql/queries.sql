@@ -157,6 +157,19 @@ select * from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoin
        task_path = excluded.task_path
  where old.idx < 0;
 
+-- name: copy_blobs
+copy {schema}.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
+from stdin (format binary);
+
+-- name: copy_writes
+copy {schema}.checkpoint_writes
+     (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, blob)
+from stdin (format binary);
+
+-- name: copy_checkpoints
+copy {schema}.checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
+from stdin (format binary);
+
 -- name: upsert_tier_rows
 -- An older incarnation never overtakes a newer one, and a position never goes back within one.
 insert into {schema}.tier_threads as old (thread_id, incarnation, position, last_activity, head)
