@@ -59,9 +59,11 @@ class Stored(NamedTuple):
     incarnation: int = 0
     position: int = 0
     is_first_of_partition: bool = False
+    has_parent: bool = False
 
 
-def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str) -> Request:
+def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str, confirmed: str = "") -> Request:
+    """Store a checkpoint; `confirmed` is the incarnation in which its parent was found in cold."""
     address = encoded.address
     blobs = [part for pair in encoded.blobs.items() for part in pair]
     return Request(
@@ -75,6 +77,7 @@ def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str) -> Reque
             run_history,
             _candidate(),
             TOKEN_LIFETIME_MS,
+            confirmed,
             encoded.row,
             *blobs,
         ),
@@ -92,6 +95,8 @@ def stored(reply: list[Any]) -> Stored:
     status = Status(reply[0])
     if status is Status.OK:
         return Stored(status, "", reply[1], reply[2], bool(reply[3]))
+    if status is Status.PART:
+        return Stored(status, "", reply[1], has_parent=bool(reply[2]))
     return Stored(status, reply[1].decode() if status is Status.MISS else "")
 
 

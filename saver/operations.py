@@ -18,7 +18,8 @@ from saver.codec import Address, Codec, address_of
 from saver.cold import rows_from
 from saver.config import TierConfig
 from saver.connect import Tiers
-from saver.errors import ColdTierError, HotTierError, StaleRun
+from saver.errors import ColdTierError, HotTierError
+from saver.forks import confirm_parent, stale
 from saver.hot import HotCheckpoint, Status, Stored
 from saver.keys import Keys
 from saver.load import heal, load
@@ -81,15 +82,18 @@ def put(
     encoded = codec.encode_checkpoint(config, checkpoint, metadata, new_versions)
     address = encoded.address
     keys = context.keys.thread(address.thread_id)
+    confirmed = ""
     for _ in range(MOST_ATTEMPTS):
         run_history = context.histories.get(address.thread_id) if encoded.is_delta else ""
-        reply = hot.stored((yield hot.put(keys, encoded, run_history)))
+        reply = hot.stored((yield hot.put(keys, encoded, run_history, confirmed)))
         if reply.status is Status.OK:
             WRITES["checkpoint"].inc()
             yield from _acknowledge(context, address.thread_id, reply)
             return address.config
         if reply.status is Status.NEED:
             encoded = codec.encode_checkpoint(config, checkpoint, metadata, None)
+        elif reply.status is Status.PART:
+            confirmed = yield from confirm_parent(encoded, reply)
         else:
             yield from _make_resident(address, reply)
     raise _restless(address)
@@ -124,10 +128,7 @@ def _make_resident(address: Address, reply: Stored) -> Steps[None]:
     elif reply.status is Status.SUSPECT:
         yield Slow(heal, (address.thread_id,))
     else:
-        raise StaleRun(
-            "the thread changed under this run: its parent checkpoint was retained, or Redis lost its history; "
-            "nothing was written, read the thread again and repeat the run"
-        )
+        raise stale()
 
 
 def _restless(address: Address) -> HotTierError:

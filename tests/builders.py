@@ -39,7 +39,14 @@ class Thread:
             configurable["checkpoint_id"] = checkpoint_id
         return {"configurable": configurable}
 
-    async def put(self, values: dict[str, Any], *, changed: list[str] | None = None, id_: str | None = None) -> str:
+    async def put(
+        self,
+        values: dict[str, Any],
+        *,
+        changed: list[str] | None = None,
+        id_: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> str:
         """Put a checkpoint on the last one; `changed` names the channels with a new version, all by default."""
         new: dict[str, Any] = {
             channel: self.saver.get_next_version(self.versions.get(channel), None)
@@ -48,7 +55,8 @@ class Thread:
         self.versions |= new
         checkpoint = checkpoint_of(values, dict(self.versions), id_)
         parent = self.config(self.checkpoint_id)
-        await self.saver.aput(parent, checkpoint, {"source": "loop", "step": 1}, new)
+        stored: Any = {"source": "loop", "step": 1, **(metadata or {})}
+        await self.saver.aput(parent, checkpoint, stored, new)
         self.checkpoint_id = checkpoint["id"]
         return self.checkpoint_id
 

@@ -64,3 +64,18 @@ select 'w', write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.tas
    and write.checkpoint_id = chain.checkpoint_id
    and write.channel = any(chain.wanted)
  where not chain.is_target;
+
+-- name: read_parent
+-- Whether a checkpoint is there, and some blobs of its namespace.
+select 'c' as kind, thread_id, checkpoint_ns, checkpoint_id, null::text as a, '{}' as b, '{}' as c, null::text as d,
+       0 as idx, null::bytea as data
+  from {schema}.checkpoints
+ where thread_id = %(thread_id)s
+   and checkpoint_ns = %(namespace)s
+   and checkpoint_id = %(checkpoint_id)s
+union all
+select 'b', thread_id, checkpoint_ns, '', channel, version, type, null, 0, blob
+  from {schema}.checkpoint_blobs
+ where thread_id = %(thread_id)s
+   and checkpoint_ns = %(namespace)s
+   and (channel, version) in (select * from unnest(%(channels)s::text[], %(versions)s::text[]));

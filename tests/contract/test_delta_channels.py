@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from saver import TieredSaver
+from saver import StaleRun, TieredSaver
 from saver.connect import Tiers
 from tests import graphs
+from tests.builders import Thread
 from tests.driven import MOVES
 from tests.graphs import config_of
 from tests.stock import rows, stock_saver
@@ -137,3 +139,33 @@ def counted(calls: list[str], name: str, call: Any) -> Any:
         return await call(*arguments)
 
     return count
+
+
+async def test_fork_from_a_checkpoint_that_was_pruned_is_refused(saver: TieredSaver) -> None:
+    """Nothing could rebuild its value: the error comes at once, and not as an empty state later."""
+    graph = graphs.log(saver, 2)
+    await turn(graph, "i0")
+    old = (await graph.aget_state(CONFIG)).config
+    await turn(graph, "i1", "i2", "i3", "i4")
+    before = await log_of(graph)
+    thread = Thread(saver, "thread-1", checkpoint_id=old["configurable"]["checkpoint_id"], versions={"log": "1"})
+
+    await saver.aprune(["thread-1"])
+
+    with pytest.raises(StaleRun):
+        await thread.put({}, changed=["log"], metadata={"counters_since_delta_snapshot": {"log": (1, 1)}})
+    assert await log_of(graph) == before
+
+
+@pytest.mark.parametrize("place", MOVES)
+async def test_fork_from_a_checkpoint_in_cold_has_its_snapshots(saver: TieredSaver, tiers: Tiers, place: str) -> None:
+    thread, counters = Thread(saver), {"counters_since_delta_snapshot": {"log": (0, 1)}}
+    first = await thread.put({"log": _DeltaSnapshot(["a"])})
+    versions = dict(thread.versions)
+    await thread.put({"log": _DeltaSnapshot(["b"])})
+    await MOVES[place](tiers, thread.thread_id)
+
+    thread.checkpoint_id, thread.versions = first, versions
+    await thread.put({}, metadata=counters)
+
+    assert await thread.values() == {"log": _DeltaSnapshot(["a"])}

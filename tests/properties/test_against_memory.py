@@ -222,6 +222,7 @@ async def listed(saver: Driven, config: RunnableConfig, **options: Any) -> list[
     return [found async for found in saver.alist(config, **options)]
 
 
+@pytest.mark.timeout(7200)  # for the nightly profile; the other ends in seconds
 @pytest.mark.parametrize("family", get_args(Family))
 def test_answers_are_those_of_the_memory_saver(config: TierConfig, family: Family) -> None:
     async def connected() -> Tiers:
