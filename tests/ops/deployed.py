@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -13,6 +14,19 @@ from worker import metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
+
+
+def rules() -> list[dict[str, Any]]:
+    """The alerts, as Prometheus reads them."""
+    yaml = pytest.importorskip("yaml")
+    [group] = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+def alerts_on(metric: str) -> set[str]:
+    """The alerts that ask for a metric."""
+    return {rule["alert"] for rule in rules() if re.search(rf"\b{metric}\b", rule["expr"])}
 
 
 def metric_names() -> set[str]:

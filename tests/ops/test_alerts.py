@@ -3,20 +3,13 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.ops.deployed import DEPLOY, PROMETHEUS, metric_names, run_validator, used_metrics
+from tests.ops.deployed import DEPLOY, PROMETHEUS, metric_names, rules, run_validator, used_metrics
 from worker import metrics
 
 yaml = pytest.importorskip("yaml")
-
-
-def rules() -> list[dict[str, Any]]:
-    [group] = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
 
 
 def alert_names() -> set[str]:
