@@ -110,7 +110,10 @@ def hint_client(config: TierConfig) -> Any:
     """An arq client for the queue: msgpack payloads, our queue name, every call bounded."""
     url = (config.queue_url or config.redis_url).get_secret_value()
     seconds = config.redis_timeout.total_seconds()
-    pool = ConnectionPool.from_url(url, socket_timeout=seconds, socket_connect_timeout=seconds, max_connections=8)
+    tls = {"ssl_check_hostname": True} if url.startswith("rediss:") else {}
+    pool = ConnectionPool.from_url(
+        url, socket_timeout=seconds, socket_connect_timeout=seconds, max_connections=8, **tls
+    )
     return ArqRedis(
         connection_pool=pool,
         job_serializer=ormsgpack.packb,

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import astuple
 from importlib.metadata import PackageNotFoundError, version
 
@@ -61,7 +62,7 @@ _SYSTEM = {
     "tier_cold_threads": "Threads in Postgres.",
 }
 _HOT_NAMES = tuple(_SYSTEM)[:7]  # in the order of HotSurvey
-_SURVEYED = "surveyed_ms"
+_SURVEYED, _COLD_UP = "surveyed_ms", "cold_up"
 SUCCESS = "success:"
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class _System(Collector):
 
     def __init__(self) -> None:
         self.values: dict[str, float] = {}
+        self.own: dict[str, float] = {}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         for name, text in _SYSTEM.items():
@@ -83,7 +85,7 @@ class _System(Collector):
             labels=["job"],
         )
         for job in JOBS:
-            if moment := self.values.get(SUCCESS + job):
+            if moment := max(values.get(SUCCESS + job, 0) for values in (self.values, self.own)):
                 success.add_metric([job], moment)
         yield success
 
@@ -103,7 +105,7 @@ except PackageNotFoundError:
 
 
 class Successes:
-    """When each job last succeeded, told to the other workers once a second at most."""
+    """When each job last succeeded here, told to the other workers once a second at most."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
@@ -117,11 +119,11 @@ class Successes:
         return True
 
     async def note(self, tiers: Tiers, *jobs: str) -> None:
-        """An attempt did its work, or explicitly found nothing. Raises HotTierError."""
+        """An attempt did its work, or explicitly found nothing."""
         now = time.time()
-        due = {job: now for job in jobs if self.is_time(job, 1)}
-        if due:
-            await share(tiers, {SUCCESS + job: moment for job, moment in due.items()})
+        if due := {SUCCESS + job: now for job in jobs if self.is_time(job, 1)}:
+            SYSTEM.own |= due
+            await _tell(tiers, due)
 
 
 async def refresh(tiers: Tiers) -> None:
@@ -130,24 +132,33 @@ async def refresh(tiers: Tiers) -> None:
         values = await shared(tiers)
         now_ms = await clock_ms(tiers)
         if not 0 <= now_ms - values.get(_SURVEYED, 0) < FRESH_SECONDS * 1000:
-            values |= await _survey(tiers, now_ms)
-            await share(tiers, {name: values[name] for name in (*_SYSTEM, _SURVEYED) if name in values})
-        UP.labels("hot").set(1)
-        SYSTEM.values = values
+            survey = await _survey(tiers, now_ms)
+            values |= survey
+            await _tell(tiers, survey)
     except HotTierError as error:
         UP.labels("hot").set(0)
         SYSTEM.values = {}
         log.warning("gauges cannot be read", extra={"reason": str(error)})
+        return
+    UP.labels("hot").set(1)
+    UP.labels("cold").set(values.get(_COLD_UP, 0))
+    SYSTEM.values = values
+
+
+async def _tell(tiers: Tiers, values: dict[str, float]) -> None:
+    try:
+        await share(tiers, values)
+    except HotTierError as error:
+        # A full Redis takes nothing; that is no reason to say nothing, or to stop a job.
+        log.debug("numbers cannot be shared", extra={"reason": str(error)})
 
 
 async def _survey(tiers: Tiers, now_ms: int) -> dict[str, float]:
     values = dict(zip(_HOT_NAMES, map(float, astuple(await survey_hot(tiers))), strict=True))
     values[_SURVEYED] = now_ms
-    try:
+    values[_COLD_UP] = 0
+    with suppress(ColdTierError, TimeoutError):
         async with asyncio.timeout(COLD_SECONDS):
             values["tier_cold_threads"] = await cold_threads(tiers)
-    except (ColdTierError, TimeoutError):
-        UP.labels("cold").set(0)
-    else:
-        UP.labels("cold").set(1)
+            values[_COLD_UP] = 1
     return values

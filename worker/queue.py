@@ -11,12 +11,14 @@ from typing import Any
 
 import ormsgpack
 from arq.connections import ArqRedis, RedisSettings
+from arq.jobs import Job
 from redis.asyncio import ConnectionPool, SSLConnection
+from redis.asyncio.client import Pipeline
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import ConnectionError as LostConnection
-from redis.exceptions import ReadOnlyError, RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from saver.config import TierConfig
@@ -28,6 +30,8 @@ RETRY_ON = [LostConnection, RedisTimeout, OSError, ReadOnlyError]
 # its supervisor starts it again.
 OUTAGE_RETRIES = 6
 _CONNECT_RETRIES = 2
+_BEGINNINGS = ("PSETEX", "ZADD")
+_NEEDS_NO_ROOM = ("GET", "DEL", "ZREM", "EXPIRE", "PEXPIRE")
 
 
 def packed(value: Any) -> bytes:
@@ -39,17 +43,65 @@ unpacked = ormsgpack.unpackb
 
 
 class QueueRedis(ArqRedis):
-    """arq's client, which also notes when arq's main loop was here last."""
+    """
+    arq's client, which also notes when arq's main loop was here last, and when Redis is too full for a queue.
+
+    arq would end the process then, and with it what makes room (`worker/relief.py`).
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.last_beat = time.monotonic()
+        self.is_full = False
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
+        """A transaction that knows what a full Redis still takes."""
+        made = QueuePipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+        made.queue = self
+        return made
+
+    async def enqueue_job(self, *arguments: Any, **options: Any) -> Job | None:
+        """Queue a job, unless there is no room."""
+        try:
+            return await super().enqueue_job(*arguments, **options)
+        except OutOfMemoryError:
+            self.is_full = True
+            return None
 
     async def psetex(self, name: Any, time_ms: Any, value: Any) -> Any:
         """Only arq's main loop calls this outside of a pipeline, once per health_check_interval."""
-        reply = await super().psetex(name, time_ms, value)
         self.last_beat = time.monotonic()
-        return reply
+        try:
+            return await super().psetex(name, time_ms, value)
+        except OutOfMemoryError:
+            self.is_full = True
+            return None
+
+
+class QueuePipeline(Pipeline):
+    """
+    A transaction of arq. One that a full Redis refuses, but that begins nothing, is done as far as it needs no room.
+
+    So a job that runs when Redis fills up can end, instead of ending the process.
+    """
+
+    queue: QueueRedis
+
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """Raises OutOfMemoryError when a job would be queued or begun."""
+        commands = [arguments for arguments, _ in self.command_stack]
+        try:
+            return await super().execute(raise_on_error)
+        except OutOfMemoryError:
+            self.queue.is_full = True
+            if any(command[0] in _BEGINNINGS for command in commands):
+                raise
+        return [await self._alone(command) for command in commands]
+
+    async def _alone(self, command: Any) -> Any:
+        if command[0] in _NEEDS_NO_ROOM:
+            return await self.queue.execute_command(*command)
+        return 1 if command[0] == "INCR" else None  # the number of a try, or a result that nobody asks for
 
 
 class QueueConnections(ConnectionPool):

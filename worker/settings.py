@@ -26,6 +26,7 @@ from worker.config import WorkerConfig
 from worker.functions import Context, Work
 from worker.health import Probes, serve
 from worker.logs import configure_logging
+from worker.relief import relieving
 
 # A killed worker's job is free again after this and the 10 s that arq adds.
 JOB_SECONDS = 30
@@ -47,9 +48,6 @@ def make_settings() -> type:
     config = WorkerConfig.load()
     refuse_unbuilt(config)
     configure_logging(config)
-    if config.log_level == "info":
-        # Two lines for each sweep; what was moved is told by the jobs themselves.
-        logging.getLogger("arq.worker").setLevel(logging.WARNING)
     arq_functions = [func(job) for job in (jobs.archive, jobs.demote, jobs.promote, jobs.retain, jobs.sweep)]
     # A tick of a worker that is configured otherwise must not fail here.
     arq_functions.append(func(jobs.retain, name=_tick_name(config, "retain"), keep_result=TICK_SECONDS))
@@ -98,11 +96,15 @@ def schedule(config: TierConfig) -> list[CronJob]:
 
 async def startup(config: WorkerConfig, ctx: Context) -> None:
     """Open both tiers and the scrape address. Ends the process, in one sentence, when that cannot be."""
+    if config.log_level == "info":
+        # Two lines for each sweep; what was moved is told by the jobs themselves. arq sets levels after our import.
+        logging.getLogger("arq.worker").setLevel(logging.WARNING)
     try:
         async with AsyncExitStack() as stack:
             tiers = await stack.enter_async_context(connect(config.tier))
             await _warn_of_eviction(tiers)
             ctx["work"] = Work(tiers, ctx["redis"])
+            await stack.enter_async_context(relieving(ctx))
             await stack.enter_async_context(serve(config, Probes(tiers, ctx["redis"]).routes))
             ctx["close"] = stack.pop_all().aclose
     except TierError as error:

@@ -1,14 +1,21 @@
 """A worker whose Redis or Postgres fails: nothing is lost, it is told, and it heals by itself."""
 
 import asyncio
+import os
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 
-from saver import TieredSaver
-from saver.connect import Tiers
+import pytest
+from pydantic import SecretStr
+
+from saver import TierConfig, TieredSaver
+from saver.connect import Tiers, connect
+from saver.errors import HotTierError
 from tests.builders import Thread
 from tests.fix_proxy import Proxy
+from tests.fix_servers import StartServers
 from tests.fix_worker import StartWorker, has, sweeps
-from tests.movement.steps import in_cold
+from tests.movement.steps import in_cold, is_in
 from tests.waiting import eventually_async
 
 SHORT = {"archive_after": "200ms", "demote_after": "1s", "redis_timeout": "500ms", "postgres_timeout": "1s"}
@@ -54,6 +61,35 @@ async def test_short_outage_of_redis_leaves_the_worker_alive(
     await thread.put({"x": [1]})
     await eventually_async(lambda: in_cold(tiers, [thread]), within_seconds=30)
     assert not worker.ended, worker.log
+
+
+async def test_worker_makes_room_in_a_full_redis(
+    start_worker: StartWorker, private_servers: StartServers, config: TierConfig
+) -> None:
+    servers = private_servers(redis_settings={"maxmemory": "16mb"})
+    config = config.model_copy(update={"redis_url": SecretStr(servers.redis_url)})
+    async with TieredSaver(config) as saver, connect(config) as tiers:
+        threads = [Thread(saver) for _ in range(8)]
+        for thread in threads:
+            await thread.put({"x": os.urandom(500_000)})
+        with pytest.raises(HotTierError, match="full"):
+            await fill(saver)
+
+        worker = start_worker(redis_url=servers.redis_url, archive_after="200ms", demote_after="1s")
+
+        await eventually_async(lambda: in_cold(tiers, threads), within_seconds=30)
+        await eventually_async(lambda: is_in(saver, threads[0], "cold"), within_seconds=30)
+        await threads[0].put({"x": ["there is room again"]})
+        await eventually_async(lambda: has(worker, "tier_job_seconds_count{job=sweep}", 3), within_seconds=30)
+        assert not worker.ended, worker.log
+
+
+async def fill(saver: TieredSaver) -> None:
+    """Write until it fails, with ever smaller pieces."""
+    for size_bytes in (100_000, 1000, 10):
+        with suppress(HotTierError) if size_bytes > 10 else nullcontext():
+            while True:
+                await Thread(saver).put({"x": os.urandom(size_bytes)})
 
 
 async def is_told(get: Callable[[str], tuple[int, str]], status: int) -> bool:
