@@ -13,7 +13,7 @@ CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.14 python3.11 python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help test check fmt demo bench bench-archive bench-memory bench-growth lock clean
+.PHONY: help test check fmt demo bench bench-archive bench-memory bench-growth chaos lock clean
 
 help:
 	@echo 'make test    install into .venv when needed, then the linters and all tests'
@@ -21,6 +21,7 @@ help:
 	@echo 'make fmt     format, and repair what the linter can repair'
 	@echo 'make demo    watch threads move between the tiers for about a minute'
 	@echo 'make bench   compare with other savers (BENCH_OPTIONS=--help); bench-archive, bench-memory, bench-growth'
+	@echo 'make chaos   agents write, workers move, faults strike, everything is read back (MINUTES=5 SEED=7)'
 	@echo 'make lock    resolve requirements.lock anew (LOCK_OPTIONS=--upgrade for newer versions)'
 	@echo 'make clean   remove .venv, caches and build output'
 
@@ -46,6 +47,9 @@ bench: $(READY)
 
 bench-archive bench-memory bench-growth: bench-%: $(READY)
 	$(BIN)/python -m tests.bench.$* $(BENCH_OPTIONS)
+
+chaos: $(READY)
+	$(BIN)/python -m tests.faults.chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
 
 # The old lock is read too, so a version stays until it must change or LOCK_OPTIONS says --upgrade.
 lock: $(READY)
