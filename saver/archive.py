@@ -5,17 +5,19 @@ Safe to run twice and to kill at any line: the copy is an upsert, and the log is
 committed, only in the incarnation it was read from. A batch of one thread serves write-through and deletion.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from saver import hot
 from saver.cold import Transaction
 from saver.connect import Tiers
 from saver.hot import LogBatch
-from saver.rows import Rows
-from saver.upsert import upsert
+from saver.upsert import Copied, Known, upsert
 
 NEVER = -1  # no incarnation
+THREADS_OF_PART = 25  # few enough that Postgres is busy while the next ones are unpacked
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class _Copy:
 
     clean: list[str]
     ghosts: list[LogBatch]
-    copied: list[tuple[LogBatch, Rows]]
+    copied: list[Copied]
 
 
 async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False) -> Archived:
@@ -65,7 +67,7 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
     await tiers.pause("archive: committed")
     replies = await tiers.hot.call_many(requests)
     for (batch, _), left in zip(found.copied, replies, strict=True):
-        (result.clean if batch.is_suspect or left <= 0 else result.partial).add(batch.thread_id)
+        (result.clean if (batch.is_suspect and batch.is_all) or left <= 0 else result.partial).add(batch.thread_id)
     return result
 
 
@@ -82,28 +84,52 @@ async def _copy(tiers: Tiers, transaction: Transaction, thread_ids: Sequence[str
     # After the locks, never before: what another archiver committed must be visible, and the log must be read last.
     known = {r[0]: (r[1], r[2]) for r in await transaction.fetch("tier_rows", {"thread_ids": ids})}
     await tiers.pause("archive: locked")
-    batches = await _read_logs(tiers, ids, known)
-    waiting = {batch.thread_id for batch in batches}
-    ghosts = [batch for batch in batches if batch.incarnation < known.get(batch.thread_id, (NEVER, 0))[0]]
+    result = _Copy([], [], [])
+    async with aclosing(_read_logs(tiers, ids, known)) as parts:
+        async for part in parts:
+            await tiers.pause("archive: log read")
+            await _store(tiers, transaction, part, known, result)
+    await tiers.pause("archive: rows sent")
+    waiting = {batch.thread_id for batch, _ in result.copied}
+    result.clean += [thread_id for thread_id in ids if thread_id not in waiting]
+    return result
+
+
+async def _store(tiers: Tiers, transaction: Transaction, part: list[Copied], known: Known, result: _Copy) -> None:
+    """Upsert what was read of some threads; a ghost of a failover is dropped instead."""
+    ghosts = [batch for batch, _ in part if batch.incarnation < known.get(batch.thread_id, (NEVER, 0))[0]]
     if ghosts:
         await tiers.hot.call_many(
             [hot.drop(tiers.keys.thread(ghost.thread_id), ghost.thread_id, ghost.incarnation) for ghost in ghosts]
         )
     haunted = {ghost.thread_id for ghost in ghosts}
-    copied = [(batch, hot.rows_of(batch)) for batch in batches if batch.thread_id not in haunted]
-    await tiers.pause("archive: log read")
+    copied = [one for one in part if one[0].thread_id not in haunted]
     if copied:
         await upsert(transaction, copied, known)
-    await tiers.pause("archive: rows sent")
-    return _Copy([i for i in ids if i not in waiting or i in haunted], ghosts, copied)
+    result.ghosts += ghosts
+    result.copied += copied
 
 
-async def _read_logs(tiers: Tiers, ids: Sequence[str], known: dict[str, tuple[int, int]]) -> list[LogBatch]:
+async def _read_logs(tiers: Tiers, ids: Sequence[str], known: Known) -> AsyncGenerator[list[Copied]]:
+    """The logs of all threads, some threads at a time; the next ones are read while the caller stores these."""
     share = max(tiers.config.batch_bytes // len(ids), 1)
-    requests = [
-        hot.log_read(tiers.keys.thread(thread_id), thread_id, share, *known.get(thread_id, (NEVER, 0)))
-        for thread_id in ids
-    ]
-    replies = await tiers.hot.call_many(requests)
-    found = (hot.log_batch(thread_id, reply) for thread_id, reply in zip(ids, replies, strict=True))
-    return [batch for batch in found if batch is not None]
+
+    async def read(part: Sequence[str]) -> list[Copied]:
+        requests = [
+            hot.log_read(tiers.keys.thread(thread_id), thread_id, share, *known.get(thread_id, (NEVER, 0)))
+            for thread_id in part
+        ]
+        replies = await tiers.hot.call_many(requests)
+        found = (hot.log_batch(thread_id, reply) for thread_id, reply in zip(part, replies, strict=True))
+        return [(batch, hot.rows_of(batch)) for batch in found if batch is not None]
+
+    ahead = asyncio.create_task(read(ids[:THREADS_OF_PART]))
+    try:
+        for first in range(THREADS_OF_PART, len(ids) + THREADS_OF_PART, THREADS_OF_PART):
+            found = await ahead
+            ahead = asyncio.create_task(read(ids[first : first + THREADS_OF_PART]))
+            yield found
+        await ahead
+    finally:
+        ahead.cancel()
+        await asyncio.wait({ahead})

@@ -8,11 +8,13 @@ has archived yet go in by COPY, in a savepoint: should one be there all the same
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from psycopg.types.numeric import Int4
+
 from saver.cold import CopyPart, Transaction
 from saver.hot import LogBatch
 from saver.rows import CheckpointRow, Rows, merge_writes
 
-COPY_FROM_ROWS = 100  # for fewer rows the round trips of COPY cost more than it saves
+MANY_ROWS = 100  # from here on the round trips of COPY, or of asking what is there, cost less than they save
 
 _JSONB_VERSION = b"\x01"  # first byte of the binary form, the text follows
 
@@ -24,12 +26,40 @@ async def upsert(transaction: Transaction, copied: Sequence[Copied], known: Know
     """Store the rows of some logs and their tier rows; `known` are the tier rows as they stand, by thread."""
     new = [one for one in copied if _is_new(one[0], known)]
     rest = [one for one in copied if not _is_new(one[0], known)]
-    specials: list[Copied] = []
-    if sum(len(rows) for _, rows in new) < COPY_FROM_ROWS or not await transaction.copy_new(_parts(new)):
-        rest = list(copied)
+    if _count(new) >= MANY_ROWS and await transaction.copy_new(_parts(new)):
+        rest += [(batch, Rows(writes=[write for write in rows.writes if write.idx < 0])) for batch, rows in new]
     else:
-        specials = [(batch, Rows(writes=[w for w in rows.writes if w.idx < 0])) for batch, rows in new]
-    await transaction.fetch_many([*_upserts([*rest, *specials]), _tier_rows(copied)])
+        rest += new
+    if _count(rest) >= MANY_ROWS:
+        rest = await _missing(transaction, rest)
+    await transaction.fetch_many([*_upserts(rest), _tier_rows(copied)])
+
+
+def _count(copied: Sequence[Copied]) -> int:
+    return sum(len(rows) for _, rows in copied)
+
+
+async def _missing(transaction: Transaction, copied: Sequence[Copied]) -> list[Copied]:
+    """The same without blobs and ordinary writes that are there: they would not be stored and are most bytes."""
+    blobs = [(batch.thread_id, *row[:3]) for batch, rows in copied for row in rows.blobs]
+    writes = [(batch.thread_id, *row[:4]) for batch, rows in copied for row in rows.writes]
+    calls = []
+    if blobs:
+        calls.append(("there_blobs", _columns("thread_ids namespaces channels versions", blobs)))
+    if writes:
+        calls.append(("there_writes", _columns("thread_ids namespaces checkpoint_ids task_ids indexes", writes)))
+    there = {tuple(record) for found in await transaction.fetch_many(calls) for record in found}
+    return [
+        (
+            batch,
+            Rows(
+                rows.checkpoints,
+                [row for row in rows.blobs if (batch.thread_id, *row[:3]) not in there],
+                [row for row in rows.writes if row.idx < 0 or (batch.thread_id, *row[:4]) not in there],
+            ),
+        )
+        for batch, rows in copied
+    ]
 
 
 def _is_new(batch: LogBatch, known: Known) -> bool:
@@ -42,7 +72,9 @@ def _parts(copied: Sequence[Copied]) -> list[CopyPart]:
     """What COPY can take, blobs before the rows that refer to them. A special write may replace another: not here."""
     blobs = ((batch.thread_id, *row) for batch, rows in copied for row in rows.blobs)
     writes = (
-        (batch.thread_id, *row) for batch, rows in copied for row in merge_writes(w for w in rows.writes if w.idx >= 0)
+        (batch.thread_id, *row[:3], Int4(row.idx), *row[4:])
+        for batch, rows in copied
+        for row in merge_writes(write for write in rows.writes if write.idx >= 0)
     )
     checkpoints = (
         (batch.thread_id, row.namespace, row.checkpoint_id, row.parent_id, _jsonb(row.checkpoint), _jsonb(row.metadata))
@@ -50,9 +82,9 @@ def _parts(copied: Sequence[Copied]) -> list[CopyPart]:
         for row in rows.checkpoints
     )
     return [
-        CopyPart("copy_blobs", ("text",) * 5 + ("bytea",), blobs),
-        CopyPart("copy_writes", ("text",) * 4 + ("int4",) + ("text",) * 3 + ("bytea",), writes),
-        CopyPart("copy_checkpoints", ("text",) * 4 + ("bytea",) * 2, checkpoints),
+        CopyPart("copy_blobs", blobs),
+        CopyPart("copy_writes", writes),
+        CopyPart("copy_checkpoints", checkpoints),
     ]
 
 

@@ -132,7 +132,8 @@ select * from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(channels)
     on conflict do nothing;
 
 -- name: upsert_checkpoints
-insert into {schema}.checkpoints
+-- One that is there already is not written again. As text: to JSONB 1 and 1.0 are equal.
+insert into {schema}.checkpoints as old
        (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
 select thread_id, checkpoint_ns, checkpoint_id, parent_id, checkpoint::jsonb, metadata::jsonb
   from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(parent_ids)s::text[],
@@ -141,7 +142,9 @@ select thread_id, checkpoint_ns, checkpoint_id, parent_id, checkpoint::jsonb, me
     on conflict (thread_id, checkpoint_ns, checkpoint_id) do update
    set parent_checkpoint_id = excluded.parent_checkpoint_id,
        checkpoint = excluded.checkpoint,
-       metadata = excluded.metadata;
+       metadata = excluded.metadata
+ where (old.parent_checkpoint_id, old.checkpoint::text, old.metadata::text)
+       is distinct from (excluded.parent_checkpoint_id, excluded.checkpoint::text, excluded.metadata::text);
 
 -- name: upsert_writes
 -- Ordinary writes keep their first value, special ones (a negative index) take the last.
@@ -156,6 +159,22 @@ select * from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoin
        blob = excluded.blob,
        task_path = excluded.task_path
  where old.idx < 0;
+
+-- name: there_blobs
+-- Which of these blobs are stored.
+select blob.thread_id, blob.checkpoint_ns, blob.channel, blob.version
+  from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(channels)s::text[], %(versions)s::text[])
+       as asked (thread_id, checkpoint_ns, channel, version)
+  join {schema}.checkpoint_blobs as blob
+ using (thread_id, checkpoint_ns, channel, version);
+
+-- name: there_writes
+select write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.task_id, write.idx
+  from unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(task_ids)s::text[],
+              %(indexes)s::int[])
+       as asked (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+  join {schema}.checkpoint_writes as write
+ using (thread_id, checkpoint_ns, checkpoint_id, task_id, idx);
 
 -- name: copy_blobs
 copy {schema}.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)

@@ -27,7 +27,8 @@ TABLES = {
     "checkpoint_writes": "thread_id checkpoint_ns checkpoint_id task_id idx task_path channel type blob",
     "checkpoints": "thread_id checkpoint_ns checkpoint_id parent_checkpoint_id checkpoint metadata",
 }
-TYPES = {"idx": "int4", "blob": "bytea", "checkpoint": "jsonb", "metadata": "jsonb"}
+JSON = ("checkpoint", "metadata")
+TYPES = {"idx": "int4", "blob": "bytea", "checkpoint": "bytea", "metadata": "bytea"}
 CELL: Cell = ("archive", "")
 TITLES = {
     "stock": "loop of AsyncPostgresSaver",
@@ -76,15 +77,11 @@ def _columns(names: str) -> sql.Composed:
 
 
 async def _records(connection: AsyncConnection[Any], ids: Sequence[str]) -> Records:
-    """The rows as COPY wants them: JSON as text."""
+    """The rows as COPY wants them: the binary form of JSONB is a version byte and the text."""
     found: Records = {}
     for name, columns in TABLES.items():
-        texts = [
-            sql.SQL("{}::text" if TYPES.get(c) == "jsonb" else "{}").format(sql.Identifier(c)) for c in columns.split()
-        ]
-        query = sql.SQL("select {} from public.{} where thread_id = any(%s)").format(
-            sql.SQL(", ").join(texts), sql.Identifier(name)
-        )
+        texts = [f"convert_to(chr(1) || {c}::text, 'UTF8')" if c in JSON else c for c in columns.split()]
+        query = f"select {', '.join(texts)} from public.{name} where thread_id = any(%s)".encode()
         found[name] = await (await connection.execute(query, [list(ids)], binary=True)).fetchall()
     return found
 

@@ -45,7 +45,7 @@ MUTANTS = [
         "ack_before_commit",
         "saver/archive.py",
         '    await tiers.pause("archive: rows sent")',
-        "    await tiers.hot.call_many([hot.log_ack(tiers.keys.thread(b.thread_id), b) for b, _ in copied])\n"
+        "    await tiers.hot.call_many([hot.log_ack(tiers.keys.thread(b.thread_id), b) for b, _ in result.copied])\n"
         '    await tiers.pause("archive: rows sent")',
         f"{GUARDS}::test_copy_that_does_not_commit_keeps_the_log",
     ),
@@ -186,10 +186,11 @@ MUTANTS = [
         "arch_read_before_lock",
         "saver/archive.py",
         '    await tiers.pause("archive: begins")',
-        "    early = await _read_logs(tiers, ids, {})\n"
+        "    early = [part async for part in _read_logs(tiers, ids, {})]\n"
         '    await tiers.pause("archive: begins")\n'
-        "    async def _read_logs(*_: Any) -> list[LogBatch]:\n"
-        "        return early",
+        "    async def _read_logs(*_: object) -> AsyncGenerator[list[Copied]]:\n"
+        "        for part in early:\n"
+        "            yield part",
         f"{GUARDS}::test_log_is_read_under_the_lock",
     ),
     Mutant(
