@@ -100,7 +100,7 @@ class QueuePipeline(Pipeline):
 
     async def _alone(self, command: Any) -> Any:
         if command[0] in _NEEDS_NO_ROOM:
-            return await self.queue.execute_command(*command)
+            return await self.queue.execute_command(*command)  # type: ignore[no-untyped-call]
         return 1 if command[0] == "INCR" else None  # the number of a try, or a result that nobody asks for
 
 
