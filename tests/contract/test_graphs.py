@@ -194,3 +194,47 @@ async def test_every_durability_gives_the_states_of_the_memory_saver(driven: Dri
 
     assert seen[1] == seen[0]
     assert seen[1][0][0]["log"] == seen[1][0][0]["plain"] == ["i0", "o", "i1", "o", "i2", "o", "u"]
+
+
+async def conversation(saver: Any, runs: list[Any]) -> list[Any]:
+    """Time travel, a fork by update_state, a replay, and a subgraph's own history; all that can be seen of it."""
+    nested, chat = graphs.nested(saver, runs), graphs.fan_out(saver, runs)
+    await chat.ainvoke({"done": ["start"]}, config_of("chat"))
+    asked = await chat.aget_state(config_of("chat"))
+    await chat.ainvoke(Command(resume="first"), config_of("chat"))
+    await chat.aupdate_state(asked.config, {"done": ["forked"]}, as_node="work")
+    await chat.ainvoke(None, asked.config)
+    await nested.ainvoke({"x": ["in"]}, CONFIG, durability="exit")
+    [task] = (await nested.aget_state(CONFIG, subgraphs=True)).tasks
+    await nested.ainvoke(Command(resume="R"), CONFIG)
+    seen: list[Any] = [task.name, task.state.values, task.state.next]
+    for graph, config in ((chat, config_of("chat")), (nested, CONFIG)):
+        async for state in graph.aget_state_history(config):
+            facts = {key: state.metadata.get(key) for key in ("source", "step")}
+            seen.append((state.values, state.next, facts, [one.name for one in state.tasks]))
+    return seen
+
+
+async def test_time_travel_and_forks_look_as_in_memory(driven: Driven) -> None:
+    runs: list[Any] = []
+    expected: list[Any] = []
+
+    seen = await conversation(driven, runs)
+
+    assert seen == await conversation(InMemorySaver(), expected)
+    assert sorted(map(str, runs)) == sorted(map(str, expected))
+
+
+def test_blocking_graph_goes_on_after_a_move(config: TierConfig) -> None:
+    runs: list[int] = []
+    with TieredSaver(config) as saver:
+        graph = graphs.fan_out(saver, runs)
+
+        graph.invoke({}, CONFIG)
+        assert saver.demote("thread-1")
+        assert saver.tier_of("thread-1") == "cold"
+        last = graph.invoke(Command(resume="yes"), CONFIG)
+
+        assert saver.tier_of("thread-1") == "hot"
+    assert last["done"] == ["1", "2:yes", "3"]
+    assert runs[3:] == [2]
