@@ -18,7 +18,7 @@ from saver.demote import demote
 from saver.load import promote
 from tests.builders import checkpoint_of
 from tests.driven import Driven, Family
-from tests.properties.oracle import Oracle, shown
+from tests.properties.oracle import Oracle, ids, shown
 
 THREADS = st.sampled_from(["a", "b"])
 NAMESPACES = st.sampled_from(["", "child"])
@@ -155,6 +155,13 @@ class Conversation(RuleBasedStateMachine):
         found = self.run(listed(self.saver, config, limit=limit, **options))
         assert [shown(one) for one in found] == [shown(one) for one in wanted]
 
+    @rule(run=st.sampled_from(["run-1", "run-2"]), limit=st.none() | st.integers(0, 4))
+    def list_all(self, run: str, limit: int | None) -> None:
+        only: dict[str, Any] = {"filter": {"run_id": self.run_id(run)}}
+        wanted = sorted(self.oracle.list(None, **only), key=order, reverse=True)[:limit]
+        found = self.run(listed(self.saver, None, limit=limit, **only))
+        assert [shown(one) for one in found] == [shown(one) for one in wanted]
+
     @rule(thread=THREADS, namespace=NAMESPACES, number=st.none() | NUMBERS)
     def get_history(self, thread: str, namespace: str, number: int | None) -> None:
         config = self.config(self.thread(thread), namespace, None if number is None else f"{number:04}")
@@ -189,6 +196,11 @@ class Conversation(RuleBasedStateMachine):
 
     # ---- private
 
+    def teardown(self) -> None:
+        if hasattr(self, "oracle"):
+            for name in ("a", "b"):
+                self.run(self.saver.adelete_thread(self.thread(name)))
+
     def run(self, work: Any) -> Any:
         return self.runner.run(work)
 
@@ -214,11 +226,13 @@ class Conversation(RuleBasedStateMachine):
         }
 
 
-def order(found: CheckpointTuple) -> tuple[str, str]:
-    return found.config["configurable"]["checkpoint_id"], found.config["configurable"]["checkpoint_ns"]
+def order(found: CheckpointTuple) -> tuple[str, ...]:
+    """The order of a listing: by id first."""
+    thread_id, namespace, checkpoint_id = ids(found.config)
+    return checkpoint_id, thread_id, namespace
 
 
-async def listed(saver: Driven, config: RunnableConfig, **options: Any) -> list[CheckpointTuple]:
+async def listed(saver: Driven, config: RunnableConfig | None, **options: Any) -> list[CheckpointTuple]:
     return [found async for found in saver.alist(config, **options)]
 
 
