@@ -1,4 +1,4 @@
-"""One face for both families: a checkpointer whose async methods call a saver's own, or its blocking twins in a thread."""
+"""One face for both families: async methods that call a saver's own, or its blocking twins in a thread."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
