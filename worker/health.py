@@ -1,11 +1,12 @@
 """
-The scrape address: /metrics, /healthz and /readyz, from a server of our own in the worker's event loop.
+The scrape address: /metrics, /healthz, /readyz and a status page, served by us in the event loop of the worker.
 
 | path     | 200 when                                                                                          |
 |----------|---------------------------------------------------------------------------------------------------|
 | /metrics | always                                                                                            |
 | /healthz | arq's main loop was seen within LATEST_BEAT_SECONDS; a blocked loop does not answer at all        |
 | /readyz  | both tiers answer within READY_SECONDS                                                            |
+| /        | always: the status page (`page.py`)                                                               |
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from saver.connect import Tiers
 from saver.errors import ConfigError, TierError
-from worker import metrics
+from worker import metrics, page
 from worker.config import WorkerConfig
 from worker.queue import QueueRedis
 
@@ -45,12 +46,17 @@ class Probes:
 
     @property
     def routes(self) -> dict[str, Route]:
-        return {"/metrics": self.metrics, "/healthz": self.healthz, "/readyz": self.readyz}
+        return {"/metrics": self.metrics, "/healthz": self.healthz, "/readyz": self.readyz, "/": self.page}
 
     async def metrics(self) -> Answer:
         """All metrics, those of the system brought up to date first."""
         await metrics.refresh(self._tiers)
         return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest()
+
+    async def page(self) -> Answer:
+        """The status page, from the same numbers."""
+        await metrics.refresh(self._tiers)
+        return HTTPStatus.OK, page.KIND, page.drawn()
 
     async def healthz(self) -> Answer:
         """Whether arq's main loop is alive."""
