@@ -74,7 +74,7 @@ def expected(paths: Iterable[Path]) -> dict[str, Expected]:
                 attempt.is_acknowledged = True
                 if verb == "delete":
                     threads[thread_id].deleted()
-            else:
+            elif "do" in note:
                 thread = threads.setdefault(note["thread"], Expected())
                 open_[note["at"]] = (note["thread"], note["do"], thread.begin(note))
     return threads
