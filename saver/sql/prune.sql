@@ -1,6 +1,6 @@
 -- fragment: kept_by_heads
--- What the checkpoints of `head` are read from: themselves, the parent that keeps the sends of a format before 4, and for
--- each delta channel the ancestors back to one that stores its value.
+-- What the checkpoints of `head` are read from: themselves, the parent that keeps the sends of a format before 4, and
+-- for each delta channel the ancestors back to one that stores its value.
 delta as materialized (
     select distinct checkpoint_ns, channel
       from {schema}.checkpoints

@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+import random
+from contextlib import AsyncExitStack
 from typing import Any
 from uuid import UUID
 
@@ -141,22 +143,30 @@ async def test_writes_to_an_old_checkpoint_join_those_in_cold(tiers: Tiers, thre
 
 
 async def test_parallel_writes_lose_nothing_while_the_archiver_runs(
-    saver: TieredSaver, tiers: Tiers, thread: Thread, postgres_url: str, schema: str
+    config: TierConfig, tiers: Tiers, postgres_url: str, schema: str
 ) -> None:
-    """CON-01, in one process; `tests/movement` has the one with many."""
-    await thread.put({"x": [1]})
-    tasks = [thread.write(("x", [n]), ("y", n), task=f"task-{n:03}") for n in range(100)]
-    moves = [archive(tiers, [thread.thread_id]) for _ in range(10)]
-
-    await asyncio.gather(*(one for pair in zip(tasks[:10], moves, strict=True) for one in pair), *tasks[10:])
-
+    """CON-01: a hundred tasks over eight savers, each with connections of its own."""
+    small = config.model_copy(update={"postgres_min_size": 0})
     expected = [(f"task-{n:03}", channel, value) for n in range(100) for channel, value in (("x", [n]), ("y", n))]
-    for place in ("hot", "evicted", "promoted"):
-        await MOVES[place](tiers, thread.thread_id)
-        found = await thread.latest()
-        assert found is not None
-        assert found.pending_writes == expected
-    assert len(rows(postgres_url, schema, thread.thread_id)["checkpoint_writes"]) == 200
+    async with AsyncExitStack() as stack:
+        savers = [await stack.enter_async_context(TieredSaver(small)) for _ in range(8)]
+        for number in range(20):
+            threads = [Thread(saver, f"thread-{number}") for saver in savers]
+            checkpoint_id = await threads[0].put({"x": [1]})
+
+            work = [
+                threads[n % 8].write(("x", [n]), ("y", n), task=f"task-{n:03}", checkpoint_id=checkpoint_id)
+                for n in range(100)
+            ]
+            moves = [archive(tiers, [f"thread-{number}"]) for _ in range(5)]
+            await asyncio.gather(*random.Random(number).sample([*work, *moves], 105))
+
+            for place in ("hot", "evicted", "promoted"):
+                await MOVES[place](tiers, f"thread-{number}")
+                found = await threads[1].latest()
+                assert found is not None
+                assert found.pending_writes == expected
+            assert len(rows(postgres_url, schema, f"thread-{number}")["checkpoint_writes"]) == 200
 
 
 async def test_pending_writes_come_in_the_order_of_their_tasks(tiers: Tiers, thread: Thread, place: str) -> None:
