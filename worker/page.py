@@ -17,7 +17,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; margin-bottom: 1.5rem; }
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 th, td { text-align: right; padding: .25rem .5rem; border-top: 1px solid #8884; font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; font-weight: normal; }
+th:first-child, td:first-child { text-align: left; }
 .bad { color: #c62828; font-weight: 600; }
 """
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
