@@ -46,7 +46,7 @@ _REASONS = {
     "CLUSTERDOWN": "the Redis cluster is down",
     "NOAUTH": "Redis wants a password; put it into TIER_REDIS_URL",
     "WRONGPASS": "Redis refused the user or the password of TIER_REDIS_URL",
-    "NOPERM": "the Redis user lacks a right; see the ACL rule in the README",
+    "NOPERM": "the Redis user lacks a right; see deploy/redis.acl, or run tier doctor",
     "MISCONF": "Redis cannot persist and refuses writes; look into its log",
     "BUSY": "Redis is busy with a script",
 }

@@ -23,7 +23,7 @@ def test_yaml_parses(path: Path) -> None:
 
 def test_every_variable_that_is_set_is_known() -> None:
     for path in [*DEPLOY.rglob("*"), DEPLOY.parent / "SECURITY.md"]:
-        if path.is_file() and path.suffix != ".pyc":
+        if path.is_file() and path.suffix not in (".pyc", ".png"):
             used = set(re.findall(r"\bTIER_[A-Z_]+[A-Z]\b", path.read_text()))
             assert used <= KNOWN_VARIABLES, path.name
 
@@ -87,11 +87,19 @@ def test_the_unit_starts_a_worker_again_whatever_ends_it() -> None:
     assert "\nStartLimitIntervalSec=0\n" in unit
 
 
-def test_systemd_agrees(tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", [["verify"], ["security", "--offline=true", "--threshold=20"]], ids=lambda it: it[0])
+def test_systemd_agrees(tmp_path: Path, check: list[str]) -> None:
     unit = (DEPLOY / "systemd" / "tier-worker.service").read_text()
     (tmp_path / "tier-worker.service").write_text(unit.replace("/opt/tier/bin/arq", shutil.which("true") or ""))
 
-    run_validator(["systemd-analyze", "verify", "tier-worker.service"], tmp_path)
+    run_validator(["systemd-analyze", *check, str(tmp_path / "tier-worker.service")], tmp_path)
+
+
+def test_the_build_sends_only_what_the_image_needs() -> None:
+    sent = set(re.findall(r"^!(.+)$", (DEPLOY / "Dockerfile.dockerignore").read_text(), re.MULTILINE))
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+
+    assert sent == {name for line in copied for name in line.split()}
 
 
 @pytest.mark.parametrize(
