@@ -1,3 +1,3 @@
 """Fixtures of all tests, one module per subject."""
 
-pytest_plugins = ["tests.fix_servers", "tests.fix_proxy", "tests.fix_tiers", "tests.fix_worker"]
+pytest_plugins = ["tests.fix_servers", "tests.fix_proxy", "tests.fix_tiers", "tests.fix_worker", "tests.fix_doctor"]

@@ -1,0 +1,121 @@
+"""`tier doctor` on Postgres: settings, roles, rights, tables, indexes and a pooler."""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from tests.fix_doctor import Doctor
+from tests.fix_servers import StartServers
+from tests.waiting import eventually
+from worker.embedded import Embedded
+from worker.embedded.server import free_port
+
+
+@pytest.fixture
+def through_pgbouncer(sound_servers: Embedded, tmp_path: Path) -> Iterator[str]:
+    """The address of a PgBouncer in transaction mode before the same Postgres."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("pgbouncer is not installed")
+    port, parts = free_port(), urlsplit(sound_servers.postgres_url)
+    tmp_path.chmod(0o755)
+    (tmp_path / "pgbouncer.ini").write_text(
+        f"[databases]\n* = host=127.0.0.1 port={parts.port} user={parts.username} password={parts.password}\n"
+        f"[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port={port}\nunix_socket_dir=\nauth_type=any\n"
+        f"pool_mode=transaction\nuser={'nobody' if os.getuid() == 0 else ''}\n"
+    )
+    process = subprocess.Popen([program, "-q", str(tmp_path / "pgbouncer.ini")], stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: is_open(port))
+        yield f"postgresql://any@127.0.0.1:{port}{parts.path}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("default_transaction_read_only=on", "transactions are read-only"),
+        ("synchronous_commit=off", "synchronous_commit is off"),
+    ],
+)
+def test_a_setting_that_loses_or_blocks_writes_is_found(doctor: Doctor, setting: str, words: str) -> None:
+    url = f"{doctor.servers.postgres_url}?options=-c%20{setting.replace('=', '%3D')}"
+
+    assert words in doctor.facts_to_mend("postgres", TIER_POSTGRES_URL=url)
+
+
+def test_a_database_that_does_not_survive_a_crash_is_found(private_servers: StartServers) -> None:
+    assert "fsync or full_page_writes is off" in Doctor(private_servers(durable=False)).facts_to_mend("postgres")
+
+
+def test_a_standby_is_found(private_servers: StartServers) -> None:
+    servers = private_servers(durable=True)
+    (servers.data_dir / "postgres" / "standby.signal").touch()
+    servers.restart("postgres")
+
+    assert "this Postgres is a standby" in Doctor(servers).facts_to_mend("postgres")
+
+
+def test_a_pooler_is_seen(doctor: Doctor, through_pgbouncer: str) -> None:
+    report = doctor.reports(TIER_POSTGRES_URL=through_pgbouncer)["postgres"]
+
+    assert "a pooler stands in between" in " ".join(report["facts"])
+    assert report["findings"] == []
+
+
+def test_pools_that_do_not_fit_are_found(doctor: Doctor) -> None:
+    found = doctor.facts_to_mend("postgres", TIER_POSTGRES_MAX_SIZE="60")
+
+    assert "97 connections" in found
+    assert "120" in found
+
+
+def test_a_user_without_rights_is_told_which(
+    doctor: Doctor, postgres_owner: psycopg.Connection[Any], own_schema: str
+) -> None:
+    password = secrets.token_hex(8)
+    postgres_owner.execute(f"create role reader_{own_schema} login password '{password}'")
+    postgres_owner.execute(f"grant usage on schema {own_schema} to reader_{own_schema}")
+    postgres_owner.execute(f"grant select on all tables in schema {own_schema} to reader_{own_schema}")
+    parts = urlsplit(doctor.servers.postgres_url)
+    url = f"postgresql://reader_{own_schema}:{password}@{parts.hostname}:{parts.port}{parts.path}"
+
+    found = doctor.facts_to_mend("postgres", TIER_POSTGRES_URL=url, TIER_POSTGRES_SCHEMA=own_schema)
+    empty = doctor.facts_to_mend("postgres", TIER_POSTGRES_URL=url, TIER_POSTGRES_SCHEMA="not_there_yet")
+
+    assert "checkpoints (insert, update, delete)" in found
+    assert "tier_incarnation" in found
+    assert "may not create tables" in empty
+
+
+def test_a_missing_index_is_found(doctor: Doctor, postgres_owner: psycopg.Connection[Any], own_schema: str) -> None:
+    postgres_owner.execute(f"alter table {own_schema}.checkpoint_writes drop constraint checkpoint_writes_pkey")
+    postgres_owner.execute(f"drop index {own_schema}.tier_threads_last_activity")
+
+    found = doctor.facts_to_mend("postgres", TIER_POSTGRES_SCHEMA=own_schema)
+
+    assert "checkpoint_writes (primary key), tier_threads (last_activity)" in found
+
+
+def test_tables_of_a_newer_release_are_found(
+    doctor: Doctor, postgres_owner: psycopg.Connection[Any], own_schema: str
+) -> None:
+    postgres_owner.execute(f"insert into {own_schema}.tier_migrations (v) values (999)")
+
+    assert "999 (ours)" in doctor.facts_to_mend("postgres", TIER_POSTGRES_SCHEMA=own_schema)
