@@ -5,6 +5,7 @@ arq's own pool waits for ever for a reply, takes percent signs in a password as 
 name of a certificate.
 """
 
+import asyncio
 import time
 from dataclasses import fields
 from typing import Any
@@ -26,10 +27,11 @@ from saver.errors import ConfigError
 from saver.queue import queue_name
 
 RETRY_ON = [LostConnection, RedisTimeout, OSError, ReadOnlyError]
-# For connecting, and around that for each command: together about 20 seconds without Redis. Then the process ends, and
-# its supervisor starts it again.
-OUTAGE_RETRIES = 6
-_CONNECT_RETRIES = 2
+# Without Redis for about this long, the process ends and its supervisor starts it again.
+OUTAGE_SECONDS = 30.0
+FIRST_SECONDS = 1.0
+PAUSE_SECONDS = 0.25
+_RETRIES = 6  # of one command, and of connecting for it: about 20 s together
 _BEGINNINGS = ("PSETEX", "ZADD")
 _NEEDS_NO_ROOM = ("GET", "DEL", "ZREM", "EXPIRE", "PEXPIRE")
 
@@ -110,17 +112,29 @@ class QueueConnections(ConnectionPool):
     was_connected = False
 
     async def ensure_connection(self, connection: Any) -> None:
-        if self.was_connected:
-            await super().ensure_connection(connection)
-            return
-        patient, connection.retry = connection.retry, Retry(NoBackoff(), _CONNECT_RETRIES)
+        deadline = time.monotonic() + (OUTAGE_SECONDS if self.was_connected else FIRST_SECONDS)
+        # The connection's own retries are for the commands sent over it.
+        retry, connection.retry = connection.retry, Retry(NoBackoff(), 0)
+        try:
+            while True:
+                if await self._is_connected(connection, is_last=time.monotonic() > deadline):
+                    break
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            connection.retry = retry
+        self.was_connected = True
+
+    async def _is_connected(self, connection: Any, *, is_last: bool) -> bool:
         try:
             await super().ensure_connection(connection)
         except (RedisError, OSError) as error:
+            if not is_last:
+                return False
+            if self.was_connected:
+                raise
             what = f"{type(error).__name__}; check TIER_QUEUE_URL, or TIER_REDIS_URL if it is not set"
             raise SystemExit(f"the worker cannot start: the Redis of the queue does not let it in ({what})") from None
-        connection.retry = patient
-        self.was_connected = True
+        return True
 
 
 def open_queue(config: TierConfig) -> QueueRedis:
@@ -170,4 +184,4 @@ def _options(config: TierConfig) -> dict[str, Any]:
 
 
 def _patience() -> Retry:
-    return Retry(ExponentialBackoff(cap=1.0, base=0.05), OUTAGE_RETRIES)
+    return Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES)
