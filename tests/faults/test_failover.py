@@ -1,7 +1,9 @@
 """A real failover: the replica lacks the last writes and becomes the primary that everybody's address leads to."""
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,22 +16,30 @@ from saver.demote import demote
 from tests.builders import Thread, checkpoint_of
 from tests.faults.world import World
 from tests.fix_proxy import Proxy
-from tests.fix_servers import StartServers
 from tests.waiting import eventually
-from worker.embedded import Embedded
+from worker.embedded.server import free_port
 
 
 class Replica:
     """A second Redis that follows the first one until it is cut off."""
 
-    def __init__(self, world: World, servers: Embedded, link: Proxy) -> None:
+    def __init__(self, world: World, link: Proxy, directory: Path) -> None:
         self._world = world
         self._link = link
-        self._port = servers.redis_port
-        self._client = redis.Redis.from_url(servers.redis_url)
-        password = urlsplit(world.servers.redis_url).password
-        self._do("CONFIG", "SET", "masterauth", password, "requirepass", password)
+        self._port = free_port()
+        password = str(urlsplit(world.servers.redis_url).password)
+        settings = {"port": self._port, "dir": directory, "save": "", "requirepass": password, "masterauth": password}
+        options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+        self._process = subprocess.Popen([world.servers.redis_bin, *options], stdout=subprocess.DEVNULL)
+        self._client = redis.Redis(port=self._port, password=password)
+        eventually(self._answers)
         self._do("REPLICAOF", "127.0.0.1", link.port)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._client.ping())
+        except redis.exceptions.ConnectionError:
+            return False
 
     def _do(self, *command: object) -> dict[str, object]:
         reply: dict[str, object] = self._client.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -50,14 +60,15 @@ class Replica:
 
     def close(self) -> None:
         self._client.close()
+        self._process.kill()
+        self._process.wait()
 
 
 @pytest.fixture
-def replica(world: World, private_servers: StartServers, proxied: Callable[[str], Proxy]) -> Iterator[Replica]:
+def replica(world: World, proxied: Callable[[str], Proxy], tmp_path: Path) -> Iterator[Replica]:
     """One that has everything so far and follows."""
-    servers = private_servers()
     world.redis("CONFIG", "SET", "repl-diskless-sync-delay", 0)
-    follower = Replica(world, servers, proxied(world.servers.redis_url))
+    follower = Replica(world, proxied(world.servers.redis_url), tmp_path)
     yield follower
     follower.close()
 
