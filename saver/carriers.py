@@ -6,6 +6,7 @@ does not know, and both give up within TIER_REDIS_TIMEOUT.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,7 +38,8 @@ WIRES = 2  # shared connections of one event loop: a large value on one does not
 MOST_TRIES = WIRES + 1  # every connection may turn out to be dead when it is used
 MOST_IN_ONE_WRITE = 500
 
-_ABOUT_DATA = ("ERR", "WRONGTYPE")
+# A script stumbled over what stands in a key; not over a right it lacks, and not because somebody ended it.
+_ABOUT_DATA = re.compile(r"(?!.*(killed|user executing)).*(WRONGTYPE|user_script)", re.DOTALL)
 _REASONS = {
     "OOM": "Redis is full (maxmemory); raise it, lower TIER_DEMOTE_AFTER, or wait for workers to archive and demote",
     "READONLY": "Redis is a read-only replica; the connection looks for the new primary",
@@ -72,7 +74,7 @@ def explained(error: Exception) -> HotTierError:
     if isinstance(error, (hiredis.ReplyError, ResponseError)):
         code = text.partition(" ")[0][:20] or "no reason"
         message = f"Redis refused a command ({code}); check its log"
-        return HotTierError(message, is_refusal=code in _ABOUT_DATA)
+        return HotTierError(message, is_refusal=_ABOUT_DATA.match(text) is not None)
     return HotTierError("Redis cannot be reached or closed the connection; check the server and TIER_REDIS_URL")
 
 

@@ -2,11 +2,13 @@
 
 import psycopg
 import pytest
+from hiredis import ReplyError
 from psycopg import sql
 
 from jobs.archive import archive_due
-from jobs.quarantine import list_aside, retry
+from jobs.quarantine import is_about_data, list_aside, retry
 from saver import TierConfig, TieredSaver
+from saver.carriers import explained
 from saver.connect import Tiers
 from saver.errors import ColdTierError
 from saver.survey import survey_hot
@@ -137,3 +139,29 @@ async def test_damaged_row_is_set_aside(tiers: Tiers, saver: TieredSaver, config
     done = await archive_all(with_settings(tiers, archive_after=SOON))
 
     assert (done.threads, done.quarantined) == (1, 1)
+
+
+async def test_thread_with_a_key_of_another_type_is_set_aside(tiers: Tiers, saver: TieredSaver) -> None:
+    damaged, sound = Thread(saver), Thread(saver)
+    await damaged.put({"x": [1]})
+    await sound.put({"x": [1]})
+    keys = tiers.keys.thread(damaged.thread_id)
+    await tiers.hot.command("SET", keys.log, "not a list")
+
+    done = await archive_all(with_settings(tiers, archive_after=SOON))
+
+    assert (done.threads, done.quarantined) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refusal"),
+    [
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", True),
+        ("ERR Error running script (call to f_1): @user_script:3: bad argument", True),
+        ("ERR max number of clients reached", False),
+        ("ERR Error running script (call to f_1): @user_script:3: Script killed by user with SCRIPT KILL", False),
+        ("OOM command not allowed when used memory > 'maxmemory'. script: f_1, on @user_script:3.", False),
+    ],
+)
+def test_only_an_error_about_data_sets_a_thread_aside(text: str, is_refusal: bool) -> None:
+    assert is_about_data(explained(ReplyError(text))) is is_refusal
