@@ -27,6 +27,7 @@ _REFUSALS = {
     "certificate": "the certificates do not fit",
     "SSL": "TLS failed",
     "refused": "nothing listens there",
+    "timeout expired": "it did not answer in time",
 }
 
 
