@@ -1,9 +1,13 @@
 """What is packed for Redis unpacks to the same rows."""
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zstandard import ZstdCompressor
 
+from saver.dictionary import FIRST
 from saver.errors import TierError
 from saver.pack import (
     COMPRESS_FROM_BYTES,
@@ -79,3 +83,13 @@ def test_what_compresses_is_compressed_and_cipher_text_is_not() -> None:
 def test_unknown_packing_is_refused_rather_than_guessed() -> None:
     with pytest.raises(TierError, match="newer version"):
         unpack_blob("ns", blob_name("x", "1"), b"?data")
+
+
+def test_dictionary_never_changes() -> None:
+    assert sha256(FIRST).hexdigest() == "3896ca695debc83f0998da6fd488fac8ebb0bffff7a5e00b223ceaf687d05139"
+
+
+def test_value_packed_without_a_dictionary_is_read() -> None:
+    value = b"z" + ZstdCompressor().compress(b"msgpack\0+" + b"x" * 1000)
+
+    assert unpack_blob("ns", "channel\0001", value).data == b"x" * 1000
