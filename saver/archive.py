@@ -52,7 +52,8 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
     async def copy(transaction: Transaction) -> _Copy:
         return await _copy(tiers, transaction, thread_ids, wait)
 
-    found = await tiers.cold.transact(copy, timeout=tiers.move_timeout, is_bulk=not wait)
+    # Somebody waits for one thread: within TIER_POSTGRES_TIMEOUT, like for any other call.
+    found = await tiers.cold.transact(copy, timeout=None if wait else tiers.move_timeout, is_bulk=not wait)
     result = Archived(clean=set(found.clean), ghosts=len(found.ghosts))
     requests = []
     for batch, rows in found.copied:

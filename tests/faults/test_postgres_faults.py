@@ -128,6 +128,22 @@ async def is_archived(worker: Tiers, thread: Thread) -> bool:
         return False
 
 
+@SILENT
+async def test_calls_that_move_a_thread_are_errors_in_time(world: World, agent: TieredSaver, fault: Fault) -> None:
+    thread = Thread(agent)
+    head = await thread.put({"x": [1]})
+    world.redis("REPLICAOF", "127.0.0.1", 1)
+    world.redis("REPLICAOF", "NO", "ONE")  # another history: reading must archive first
+
+    with fault(world):
+        for call in (agent.demote, agent.adelete_thread, lambda _: thread.latest()):
+            with within(POSTGRES_SECONDS), pytest.raises(ColdTierError, match="Postgres"):
+                await call(thread.thread_id)
+
+    await eventually_async(lambda: heals(thread, {"x": [1]}), within_seconds=HEALING_SECONDS)
+    assert await thread.ids() == [head]
+
+
 async def test_sessions_closed_by_the_server_are_not_noticed(
     world: World, either_family: TieredSaver, worker: Tiers
 ) -> None:
