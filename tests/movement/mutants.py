@@ -210,9 +210,16 @@ MUTANTS = [
     Mutant(
         "no_parent_check",
         "saver/lua/put.lua",
-        "redis.call('HEXISTS', KEYS[1], 'c' .. n .. ':' .. ARGV[5]) == 0",
-        "false",
+        "elseif ARGV[5] >= floor and not is_there then",
+        "elseif false then",
         f"{GUARDS}::test_delta_put_on_a_parent_that_is_gone_is_refused",
+    ),
+    Mutant(
+        "no_cold_parent_check",
+        "saver/forks.py",
+        "if not (rows.checkpoints or reply.has_parent):",
+        "if not (rows.checkpoints or True):",
+        "tests/contract/test_delta_channels.py::test_fork_from_a_checkpoint_that_was_pruned_is_refused",
     ),
     Mutant(
         "no_run_hist",
