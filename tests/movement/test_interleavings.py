@@ -195,6 +195,7 @@ async def test_copy_from_before_a_failover_is_archived_and_loaded_again(
     for wire in thread.saver._runtime.tiers.hot._wires:
         if wire is not None:
             wire.history = "another-history"
+            wire._trusted_until = float("inf")
 
     assert await thread.ids() == [second, first]
     assert await thread.values() == {"x": [2]}
