@@ -14,6 +14,8 @@ from tests.fix_worker import StartWorker, has, sweeps
 from tests.movement.steps import cold_ids, in_cold, is_in
 from tests.waiting import eventually_async
 
+in_time = partial(eventually_async, within_seconds=60)  # processes start and stop, on a busy machine too
+
 NEVER = {"archive_after": "1h", "demote_after": "2h"}
 SHORT = {"archive_after": "200ms", "demote_after": "1s"}
 
@@ -24,16 +26,14 @@ async def test_threads_are_archived_then_demoted_then_promoted(
     worker = start_worker(**SHORT).ready()
     ids = [await thread.put({"x": [number]}) for number in range(3)]
 
-    await eventually_async(lambda: in_cold(tiers, [thread]))
-    await eventually_async(lambda: is_in(saver, thread, "cold"))
+    await in_time(lambda: in_cold(tiers, [thread]))
+    await in_time(lambda: is_in(saver, thread, "cold"))
     assert await thread.ids() == ids[::-1]
     assert await thread.values() == {"x": [2]}
-    await eventually_async(lambda: is_in(saver, thread, "hot"))
+    await in_time(lambda: is_in(saver, thread, "hot"))
 
-    metrics = worker.metrics()
-    assert metrics["tier_archived_threads_total"] >= 1
-    assert metrics["tier_demoted_threads_total"] >= 1
-    assert metrics["tier_promoted_threads_total"] >= 1
+    for move in ("archived", "demoted", "promoted"):
+        await in_time(partial(has, worker, f"tier_{move}_threads_total", 1))
 
 
 async def test_each_duration_decides_what_happens(
@@ -47,20 +47,20 @@ async def test_each_duration_decides_what_happens(
     worker.kill()
 
     worker = start_worker(archive_after="200ms", demote_after="2h").ready()
-    await eventually_async(lambda: in_cold(tiers, [thread]))
+    await in_time(lambda: in_cold(tiers, [thread]))
     await sweeps(worker, 2)
     assert await saver.tier_of(thread.thread_id) == "hot"
     worker.kill()
 
     worker = start_worker(**SHORT).ready()
-    await eventually_async(lambda: is_in(saver, thread, "cold"))
+    await in_time(lambda: is_in(saver, thread, "cold"))
     await sweeps(worker, 2)
     assert await in_cold(tiers, [thread])
     worker.kill()
 
     worker = start_worker(**SHORT, retain_for="500ms").ready()
-    await eventually_async(lambda: is_in(saver, thread, None))
-    await eventually_async(lambda: has(worker, "tier_retained_threads_total{action=deleted}", 1))
+    await in_time(lambda: is_in(saver, thread, None))
+    await in_time(lambda: has(worker, "tier_retained_threads_total{action=deleted}", 1))
     assert await thread.latest() is None
 
 
@@ -73,12 +73,12 @@ async def test_killed_worker_loses_and_doubles_nothing(
 
     for least in (5, 20, 35):
         worker = start_worker(archive_after="200ms", batch_threads="1")
-        await eventually_async(partial(is_underway, tiers, least))
+        await in_time(partial(is_underway, tiers, least))
         worker.kill()
         assert await is_underway(tiers, least, most=59)
     start_worker(archive_after="200ms")
 
-    await eventually_async(lambda: in_cold(tiers, threads), within_seconds=60)
+    await in_time(lambda: in_cold(tiers, threads))
     for thread in threads:
         ids = await thread.ids()
         assert len(ids) == 3
@@ -97,7 +97,7 @@ async def test_rolling_restarts_give_no_job_up(start_worker: StartWorker, tiers:
         assert "job given up" not in worker.log
     start_worker(**NEVER | {"archive_after": "200ms"}).ready()
 
-    await eventually_async(lambda: in_cold(tiers, threads))
+    await in_time(lambda: in_cold(tiers, threads))
 
     assert [len(await thread.ids()) for thread in threads] == [5] * 20
 
@@ -114,10 +114,10 @@ async def test_poison_is_told_and_the_others_go_on(
 
     worker = start_worker(**SHORT).ready()
 
-    await eventually_async(lambda: in_cold(tiers, threads[1:]))
-    await eventually_async(lambda: has(worker, "tier_quarantined_threads", 1), within_seconds=20)
+    await in_time(lambda: in_cold(tiers, threads[1:]))
+    await in_time(lambda: has(worker, "tier_quarantined_threads", 1))
     refused = [f"tier_job_failures_total{{job={job},reason=refused}}" for job in ("archive", "demote")]
-    await eventually_async(lambda: has(worker, refused, 1))
+    await in_time(lambda: has(worker, refused, 1))
     assert "precious" not in worker.log
     assert await threads[0].values() == {"x": ["precious"]}
 

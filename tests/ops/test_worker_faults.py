@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 
 import pytest
 from pydantic import SecretStr
@@ -17,6 +18,8 @@ from tests.fix_servers import StartServers
 from tests.fix_worker import StartWorker, has, sweeps
 from tests.movement.steps import in_cold, is_in
 from tests.waiting import eventually_async
+
+in_time = partial(eventually_async, within_seconds=60)  # processes start and stop, on a busy machine too
 
 SHORT = {"archive_after": "200ms", "demote_after": "1s", "redis_timeout": "500ms", "postgres_timeout": "1s"}
 
@@ -33,15 +36,15 @@ async def test_postgres_out_of_reach_purges_nothing_and_drains_afterwards(
         await thread.put({"x": [1]})
 
     failures = [f"tier_job_failures_total{{job={job},reason=cold}}" for job in ("archive", "demote")]
-    await eventually_async(lambda: has(worker, failures, 2), within_seconds=30)
-    await eventually_async(lambda: has(worker, "tier_oldest_dirty_seconds", 1))
+    await in_time(lambda: has(worker, failures, 2))
+    await in_time(lambda: has(worker, "tier_oldest_dirty_seconds", 1))
     metrics = await asyncio.to_thread(worker.metrics)
     assert metrics["tier_dirty_threads"] == 8
     assert metrics["tier_quarantined_threads"] == 0
     assert [await saver.tier_of(thread.thread_id) for thread in threads] == ["hot"] * 8
 
     cold.accept_new()
-    await eventually_async(lambda: in_cold(tiers, threads), within_seconds=30)
+    await in_time(lambda: in_cold(tiers, threads))
     assert not worker.ended
 
 
@@ -54,12 +57,12 @@ async def test_short_outage_of_redis_leaves_the_worker_alive(
 
     hot.refuse_new()
     hot.cut()
-    await eventually_async(lambda: is_told(worker.get, 503))
+    await in_time(lambda: is_told(worker.get, 503))
     hot.accept_new()
 
     thread = Thread(saver)
     await thread.put({"x": [1]})
-    await eventually_async(lambda: in_cold(tiers, [thread]), within_seconds=30)
+    await in_time(lambda: in_cold(tiers, [thread]))
     assert not worker.ended, worker.log
 
 
@@ -77,10 +80,10 @@ async def test_worker_makes_room_in_a_full_redis(
 
         worker = start_worker(redis_url=servers.redis_url, archive_after="200ms", demote_after="1s")
 
-        await eventually_async(lambda: in_cold(tiers, threads), within_seconds=30)
-        await eventually_async(lambda: is_in(saver, threads[0], "cold"), within_seconds=30)
+        await in_time(lambda: in_cold(tiers, threads))
+        await in_time(lambda: is_in(saver, threads[0], "cold"))
         await threads[0].put({"x": ["there is room again"]})
-        await eventually_async(lambda: has(worker, "tier_job_seconds_count{job=sweep}", 3), within_seconds=30)
+        await in_time(lambda: has(worker, "tier_job_seconds_count{job=sweep}", 3))
         assert not worker.ended, worker.log
 
 
