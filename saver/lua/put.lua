@@ -11,13 +11,12 @@ ARGV    1 history   2 thread id   3 namespace   4 checkpoint id   5 parent that 
 RETURN  {0, incarnation, tail, 1 if the partition was clean}, {1, load token} not resident, {2} a blob is missing,
         {3} suspect, {4} parent or history gone, {5, incarnation, 1 if hot has the parent} cold is to be asked for it
 ]]
-local status, incarnation, tail, count = resident()
+local status, incarnation, tail, count, place = resident(ARGV[3])
 if status == SUSPECT then
   return { SUSPECT }
 elseif ARGV[6] ~= '' and ARGV[6] ~= ARGV[1] then
   return { STALE }
 end
-local place = status and redis.call('HGET', KEYS[1], 'N' .. ARGV[3])
 local n, floor, head = -1, '', ''
 if place then
   n, floor, head = cmsgpack.unpack(place)
@@ -50,11 +49,8 @@ for i = 11, #ARGV, 2 do
   end
 end
 names[#names + 1] = 'c' .. n .. ':' .. id
-redis.call('HSET', KEYS[1], names[#names], ARGV[10])
-if not place or id > head then
-  redis.call('HSET', KEYS[1], 'N' .. ARGV[3], cmsgpack.pack(n, floor, id > head and id or head))
-end
 local first
 tail, first = log_rows(names, tail, now())
-save_state(incarnation, tail, count)
+local newest = cmsgpack.pack(n, floor, id > head and id or head)
+save_state(incarnation, tail, count, names[#names], ARGV[10], 'N' .. ARGV[3], newest)
 return { OK, incarnation, tail, first }

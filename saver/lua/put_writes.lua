@@ -9,13 +9,12 @@ ARGV    1 history   2 thread id   3 namespace   4 checkpoint id   5 history of t
 RETURN  {0, incarnation, tail, 1 if the partition was clean}, {1, load token} not resident, {3} suspect,
         {4} the history of the run is gone
 ]]
-local status, incarnation, tail, count = resident()
+local status, incarnation, tail, count, place = resident(ARGV[3])
 if status == SUSPECT then
   return { SUSPECT }
 elseif ARGV[5] ~= '' and ARGV[5] ~= ARGV[1] then
   return { STALE }
 end
-local place = status and redis.call('HGET', KEYS[1], 'N' .. ARGV[3])
 local n = -1
 if place then
   n = cmsgpack.unpack(place)
@@ -31,8 +30,7 @@ local calls = tonumber(redis.call('HGET', KEYS[1], 'k' .. suffix) or 0)
 local first = 0
 if calls == 0 or redis.call('HGET', KEYS[1], 'w' .. suffix .. ':' .. (calls - 1)) ~= ARGV[8] then
   local name = 'w' .. suffix .. ':' .. calls
-  redis.call('HSET', KEYS[1], name, ARGV[8], 'k' .. suffix, calls + 1)
   tail, first = log_rows({ name }, tail, now())
-  save_state(incarnation, tail, count)
+  save_state(incarnation, tail, count, name, ARGV[8], 'k' .. suffix, calls + 1)
 end
 return { OK, incarnation, tail, first }

@@ -9,11 +9,10 @@ ARGV    1 history   2 thread id   3 namespace   4 checkpoint id, or empty for th
 RETURN  {0, id, row or false, {writes...}, {blob name, blob, ...}, history} hot answers alone,
         {5, the same} below the floor, {1, history} not resident, {3, history} suspect
 ]]
-local status = resident()
+local status, _, _, _, place = resident(ARGV[3])
 if status == SUSPECT then
   return { SUSPECT, ARGV[1] }
 end
-local place = status and redis.call('HGET', KEYS[1], 'N' .. ARGV[3])
 local n, floor, head = -1, '', ''
 if place then
   n, floor, head = cmsgpack.unpack(place)

@@ -25,12 +25,13 @@ local function forget()
 end
 
 -- A copy from another history may lack acknowledged rows: with a log it must be archived first, without one it goes.
-local function resident()
-  local packed = redis.call('HGET', KEYS[1], 's')
-  if not packed then
+-- Given the name of a namespace, its field comes last: both are read at once.
+local function resident(namespace)
+  local found = redis.call('HMGET', KEYS[1], 's', 'N' .. (namespace or ''))
+  if not found[1] then
     return nil
   end
-  local incarnation, history, tail, count = cmsgpack.unpack(packed)
+  local incarnation, history, tail, count = cmsgpack.unpack(found[1])
   if history ~= ARGV[1] then
     if redis.call('EXISTS', KEYS[2]) == 1 then
       return SUSPECT
@@ -38,11 +39,12 @@ local function resident()
     forget()
     return nil
   end
-  return OK, incarnation, tail, count
+  return OK, incarnation, tail, count, found[2]
 end
 
-local function save_state(incarnation, tail, count)
-  redis.call('HSET', KEYS[1], 's', cmsgpack.pack(incarnation, ARGV[1], tail, count))
+-- More fields and their values may be stored with it.
+local function save_state(incarnation, tail, count, ...)
+  redis.call('HSET', KEYS[1], 's', cmsgpack.pack(incarnation, ARGV[1], tail, count), ...)
 end
 
 -- One token at a time, shared by all who miss; one from before a failover is void.
@@ -58,12 +60,11 @@ end
 
 -- The older score stays: it is the age of the oldest row that is not in Postgres.
 local function log_rows(names, tail, moment)
-  local was_clean = redis.call('EXISTS', KEYS[2]) == 0
+  local length, is_first = 0, 0
   for first = 1, #names, 1000 do
-    redis.call('RPUSH', KEYS[2], unpack(names, first, math.min(first + 999, #names)))
+    length = redis.call('RPUSH', KEYS[2], unpack(names, first, math.min(first + 999, #names)))
   end
-  local is_first = 0
-  if was_clean then
+  if length == #names then
     is_first = redis.call('EXISTS', KEYS[4]) == 0 and 1 or 0
     redis.call('ZADD', KEYS[4], 'NX', moment, ARGV[2])
   end
