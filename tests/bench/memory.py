@@ -27,9 +27,18 @@ select (select sum(octet_length(thread_id || checkpoint_ns || checkpoint_id || c
 
 
 async def _used(tiers: Tiers) -> int:
+    """Bytes of data: without the buffers of connections."""
     await tiers.hot.command("MEMORY", "PURGE")
-    info: bytes = await tiers.hot.command("INFO", "memory")
-    return int(next(line for line in info.splitlines() if line.startswith(b"used_memory:")).split(b":")[1])
+    lines = (await tiers.hot.command("INFO", "memory")).decode().splitlines()
+    info = dict(line.split(":", 1) for line in lines if ":" in line)
+    return int(info["used_memory"]) - int(info["mem_clients_normal"])
+
+
+async def _without_tokens(tiers: Tiers, ids: list[str]) -> None:
+    """Wait until the load tokens of new threads are gone; they live for some seconds."""
+    tokens = [tiers.keys.thread(thread_id).token for thread_id in ids]
+    while await tiers.hot.command("EXISTS", *tokens):
+        await asyncio.sleep(0.5)
 
 
 async def run(threads: int, checkpoints: int) -> str:
@@ -39,6 +48,7 @@ async def run(threads: int, checkpoints: int) -> str:
             await fill(saver, 2, 1)
             before = await _used(tiers)
             ids = await fill(saver, threads, checkpoints)
+            await _without_tokens(tiers, ids)
             untrimmed = (await _used(tiers) - before) / threads
             for first in range(0, threads, config.batch_threads):
                 await archive(tiers, ids[first : first + config.batch_threads])
