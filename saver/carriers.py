@@ -49,6 +49,7 @@ _REASONS = {
     "NOAUTH": "Redis wants a password; put it into TIER_REDIS_URL",
     "WRONGPASS": "Redis refused the user or the password of TIER_REDIS_URL",
     "NOPERM": "the Redis user lacks a right; see deploy/redis.acl, or run tier doctor",
+    "ACL failure": "the Redis user lacks a right of a script; see deploy/redis.acl, or run tier doctor",
     "MISCONF": "Redis cannot persist and refuses writes; look into its log",
     "BUSY": "Redis is busy with a script",
 }

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from saver import TierConfig, TieredSaver
+from saver.errors import HotTierError
 from tests.fix_doctor import Doctor
 from tests.fix_servers import StartServers
 from worker.doctor.persistence import Persistence, loss_of
@@ -137,6 +138,18 @@ def test_an_agent_works_with_the_shipped_rule(
     report = doctor.reports(TIER_REDIS_URL=url)["redis"]
     assert report["findings"] == []
     assert "CONFIG GET" in " ".join(report["unseen"])
+
+
+def test_an_agent_without_a_right_of_a_script_says_so(
+    sound_servers: Embedded, redis_owner: redis.Redis, own_schema: str
+) -> None:
+    url = with_user(sound_servers, redis_owner, f"{acl_rule('tier')} -hset")
+    config = TierConfig(
+        redis_url=url, postgres_url=sound_servers.postgres_url, postgres_schema=own_schema, partitions=4
+    )
+
+    with TieredSaver(config) as saver, pytest.raises(HotTierError, match="lacks a right"):
+        saver.promote("a")
 
 
 def test_missing_rights_are_named(doctor: Doctor, sound_servers: Embedded, redis_owner: redis.Redis) -> None:

@@ -7,8 +7,8 @@ from worker.doctor.report import Report, listed
 # Our scripts and census, then what only arq sends. Redis checks a script's own commands against the user's rights.
 _OURS = (
     *("auth", "del", "discard", "evalsha", "exists", "get", "hdel", "hexists", "hget", "hgetall", "hkeys", "hlen"),
-    *("hset", "hsetnx", "hstrlen", "info", "llen", "lrange", "ltrim", "memory|usage", "multi", "ping", "rpush"),
-    *("script|load", "select", "set", "time", "unlink", "zadd", "zcard", "zcount", "zrandmember", "zrange"),
+    *("hmget", "hset", "hsetnx", "hstrlen", "info", "llen", "lrange", "ltrim", "memory|usage", "multi", "ping"),
+    *("rpush", "script|load", "select", "set", "time", "unlink", "zadd", "zcard", "zcount", "zrandmember", "zrange"),
     *("zrangebyscore", "zrem", "zrevrange", "zscore"),
 )
 _ARQ = ("dbsize", "exec", "expire", "incrby", "pexpire", "psetex", "setex", "unwatch", "watch", "zremrangebyscore")
@@ -24,6 +24,7 @@ _ARGUMENTS: dict[str, tuple[str | int, ...]] = {
     "hdel": ("{key}", "f"),
     "hexists": ("{key}", "f"),
     "hget": ("{key}", "f"),
+    "hmget": ("{key}", "f"),
     "hset": ("{key}", "f", "v"),
     "hsetnx": ("{key}", "f", "v"),
     "hstrlen": ("{key}", "f"),
