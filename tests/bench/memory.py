@@ -37,7 +37,7 @@ async def _used(tiers: Tiers) -> int:
 async def _without_tokens(tiers: Tiers, ids: list[str]) -> None:
     """Wait until the load tokens of new threads are gone; they live for some seconds."""
     tokens = [tiers.keys.thread(thread_id).token for thread_id in ids]
-    while await tiers.hot.command("EXISTS", *tokens):
+    while await tiers.hot.command("EXISTS", *tokens):  # noqa: ASYNC110 - Redis has no event for it
         await asyncio.sleep(0.5)
 
 
