@@ -23,10 +23,14 @@ def breakable_servers() -> Iterator[Embedded]:
 
 
 @pytest.fixture
-def world(breakable_servers: Embedded, proxied: Callable[[str], Proxy]) -> Iterator[World]:
+def world(
+    breakable_servers: Embedded, proxied: Callable[[str], Proxy], request: pytest.FixtureRequest
+) -> Iterator[World]:
     """Both servers behind proxies, whole again after the test."""
     servers = breakable_servers
     opened = World(servers, proxied(servers.redis_url), proxied(servers.postgres_url))
+    if request.node.get_closest_marker("patient"):
+        opened.limits = {"redis_timeout": "5s", "postgres_timeout": "15s"}
     yield opened
     opened.mend()
 

@@ -144,6 +144,7 @@ async def test_calls_that_move_a_thread_are_errors_in_time(world: World, agent: 
     assert await thread.ids() == [head]
 
 
+@pytest.mark.patient
 async def test_sessions_closed_by_the_server_are_not_noticed(
     world: World, either_family: TieredSaver, worker: Tiers
 ) -> None:
@@ -166,6 +167,7 @@ async def test_sessions_closed_by_the_server_are_not_noticed(
     assert len(await cold.ids()) == len(await hot_one.ids()) == len(world.cold_ids(hot_one.thread_id)) == 4
 
 
+@pytest.mark.patient
 async def test_many_reads_over_dead_sessions_all_succeed(world: World, agent: TieredSaver, worker: Tiers) -> None:
     threads = [Thread(agent) for _ in range(30)]
     await asyncio.gather(*(thread.put({"x": thread.thread_id}) for thread in threads))

@@ -127,6 +127,7 @@ async def test_killed_redis_that_comes_back_empty_serves_what_was_archived(
     assert await archived.ids() == [third, first]
 
 
+@pytest.mark.patient
 async def test_killed_connections_are_not_noticed(world: World, either_family: TieredSaver, worker: Tiers) -> None:
     thread = Thread(either_family)
     ids: list[str] = []

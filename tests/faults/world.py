@@ -79,11 +79,11 @@ class World:
         self.redis_proxy = redis_proxy
         self.postgres_proxy = postgres_proxy
         self.name = f"fault_{secrets.token_hex(4)}"
+        self.limits = {"redis_timeout": "500ms", "postgres_timeout": "1s"}
 
     def config_for(self, redis_url: str, postgres_url: str, **settings: object) -> TierConfig:
         values: dict[str, Any] = {
-            "redis_timeout": "500ms",
-            "postgres_timeout": "1s",
+            **self.limits,
             "partitions": 4,
             "key_prefix": self.name,
             "postgres_schema": self.name,
@@ -93,7 +93,7 @@ class World:
 
     @property
     def config(self) -> TierConfig:
-        """Through the proxies, with short limits."""
+        """Through the proxies, with short limits unless the test is marked patient."""
         return self.config_for(
             self.redis_proxy.url(self.servers.redis_url), self.postgres_proxy.url(self.servers.postgres_url)
         )
