@@ -180,7 +180,10 @@ class _Connection:
         loop = asyncio.get_running_loop()
         reply = b"-"
         while reply:
-            reply = await server.read(_CHUNK_BYTES)
+            try:
+                reply = await server.read(_CHUNK_BYTES)
+            except OSError:
+                reply = b""  # a server that resets its end has ended too
             await self._replies.put((loop.time() + self._proxy.reply_delay_ms / 1000, reply))
 
     async def _deliver_replies(self) -> None:
