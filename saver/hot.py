@@ -8,8 +8,8 @@ reply functions read what came back. So one description of an operation serves b
 import json
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from secrets import token_hex
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from saver.codec import EncodedCheckpoint
 from saver.keys import ThreadKeys
@@ -45,7 +45,7 @@ class Request(NamedTuple):
 
 
 def _candidate() -> str:
-    return uuid4().hex
+    return token_hex(16)
 
 
 # ---- writing

@@ -18,7 +18,8 @@ from saver.errors import TierError
 from saver.rows import BlobRow, CheckpointRow, WriteRow
 
 COMPRESS_FROM_BYTES = 64
-COMPRESSION_LEVEL = 3
+DICTIONARY_TO_BYTES = 16 * 1024  # larger values teach zstd as much by themselves, in less time
+COMPRESSION_LEVEL = 1  # with a dictionary as small as 3
 LARGEST_VALUE_BYTES = 512 * 1024 * 1024  # of Redis: proto-max-bulk-len
 
 _RAW, _ZSTD, _FIRST = b"r", b"z", b"d"  # as it is, zstd, zstd with the first dictionary
@@ -31,6 +32,7 @@ class _Tools(NamedTuple):
     """Compressors of one thread: they are not safe to share."""
 
     compress: zstandard.ZstdCompressor
+    compress_plain: zstandard.ZstdCompressor
     decompress: zstandard.ZstdDecompressor
     decompress_plain: zstandard.ZstdDecompressor
 
@@ -67,6 +69,7 @@ def _tools() -> _Tools:
     if tools is None:
         tools = _local.tools = _Tools(
             zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, dict_data=_dictionary),
+            zstandard.ZstdCompressor(level=COMPRESSION_LEVEL),
             zstandard.ZstdDecompressor(dict_data=_dictionary),
             zstandard.ZstdDecompressor(),
         )
@@ -75,9 +78,11 @@ def _tools() -> _Tools:
 
 def _close(data: bytes, *, compress: bool = True) -> bytes:
     if compress and len(data) >= COMPRESS_FROM_BYTES:
-        packed = _tools().compress.compress(data)
+        tools = _tools()
+        is_small = len(data) <= DICTIONARY_TO_BYTES
+        packed = (tools.compress if is_small else tools.compress_plain).compress(data)
         if len(packed) < len(data):
-            return _FIRST + packed
+            return (_FIRST if is_small else _ZSTD) + packed
     return _RAW + data
 
 
