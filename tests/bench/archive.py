@@ -33,6 +33,7 @@ CELL: Cell = ("archive", "")
 TITLES = {
     "stock": "loop of AsyncPostgresSaver",
     "new": "archive",
+    "two": "archive, two batches of half the size at once, as a worker does",
     "conflicts": "archive, every row there already",
     "copy": "binary COPY of the same rows",
 }
@@ -49,12 +50,13 @@ async def _stop(at: str) -> None:
         raise _StoppedError
 
 
-async def _archive(tiers: Tiers, ids: Sequence[str]) -> float:
-    size = tiers.config.batch_threads
+async def _archive(tiers: Tiers, ids: Sequence[str], at_once: int = 1) -> float:
+    size = tiers.config.batch_threads // at_once
     start = time.perf_counter()
-    for first in range(0, len(ids), size):
-        done = await archive(tiers, ids[first : first + size])
-        assert not done.partial
+    for first in range(0, len(ids), size * at_once):
+        parts = [ids[at : at + size] for at in range(first, min(first + size * at_once, len(ids)), size)]
+        done = await asyncio.gather(*(archive(tiers, part) for part in parts))
+        assert not any(one.partial for one in done)
     return time.perf_counter() - start
 
 
@@ -109,11 +111,12 @@ async def _empty(connection: AsyncConnection[Any]) -> None:
 
 
 async def _round(tiers: Tiers, saver: TieredSaver, url: str, threads: int, checkpoints: int, results: Results) -> None:
-    """Checkpoints per second of all four."""
+    """Checkpoints per second of all of them."""
     many = threads * checkpoints
     size = tiers.config.batch_threads
     few = max(threads // 20, 1)
     ids = await fill(saver, threads, checkpoints)
+    thirds = await fill(saver, threads, checkpoints)
     others = await fill(saver, threads, checkpoints)
     async with await AsyncConnection.connect(url, autocommit=True) as connection:
         await _empty(connection)
@@ -122,13 +125,15 @@ async def _round(tiers: Tiers, saver: TieredSaver, url: str, threads: int, check
         await _empty(connection)
         results.add("copy", CELL, many / await _copy(connection, parts))
         await _empty(connection)
+        results.add("two", CELL, many / await _archive(tiers, thirds, at_once=2))
+        await _empty(connection)
         results.add("conflicts", CELL, many / await _conflicts(tiers, others))
         async with AsyncPostgresSaver.from_conn_string(url) as stock:
             start = time.perf_counter()
             for _ in range(few):
                 await grow(stock, checkpoints)
             results.add("stock", CELL, few * checkpoints / (time.perf_counter() - start))
-    for thread_id in [*ids, *others]:
+    for thread_id in [*ids, *thirds, *others]:
         await tiers.hot.command("UNLINK", tiers.keys.thread(thread_id).thread)
 
 
