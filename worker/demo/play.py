@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -73,22 +73,29 @@ async def _numbers(tiers: Tiers, worker: WorkerProcess) -> Numbers:
 
 async def _act(config: WorkerConfig, ledger: Ledger, board: Board, seconds: float | None) -> tuple[bool, list[str]]:
     """The agents at work, until each has finished what it was doing at the end. Also whether somebody cut it short."""
-    over, is_done = asyncio.Event(), asyncio.Event()
+    over, is_done, cut_short = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    agents: list[asyncio.Task[None]] = []
+
+    def cut() -> None:
+        cut_short.set()
+        over.set()
+        for agent in agents:
+            agent.cancel()
+
     watching = asyncio.create_task(board.watch(is_done))
     if seconds is not None:
         asyncio.get_running_loop().call_later(seconds, over.set)
     try:
-        async with TieredSaver(config) as saver:
-            stage = Stage(config, saver, ledger, over)
-            agents = [asyncio.create_task(customer(stage, name)) for name in CUSTOMERS]
-            agents += [asyncio.create_task(approver(stage, name)) for name in APPROVERS]
-            with _cancelled_by_signals(agents):
+        with _on_signals(cut):
+            async with TieredSaver(config) as saver:
+                stage = Stage(config, saver, ledger, over)
+                agents += [asyncio.create_task(customer(stage, name)) for name in CUSTOMERS]
+                agents += [asyncio.create_task(approver(stage, name)) for name in APPROVERS]
                 ended = await asyncio.gather(*agents, return_exceptions=True)
     finally:
         is_done.set()
         await watching
-    is_cut_short = any(agent.cancelled() for agent in agents)
-    return is_cut_short, [
+    return cut_short.is_set(), [
         f"an agent failed with {type(end).__name__}: {end}" for end in ended if isinstance(end, Exception)
     ]
 
@@ -124,16 +131,11 @@ def _introduce(console: Console, servers: Embedded, worker: WorkerProcess) -> No
 
 
 @contextmanager
-def _cancelled_by_signals(agents: Sequence[asyncio.Task[None]]) -> Iterator[None]:
+def _on_signals(cut: Callable[[], None]) -> Iterator[None]:
     """Ctrl-C and a polite kill end the agents where they are; everything else is closed as always."""
     loop = asyncio.get_running_loop()
-
-    def cancel() -> None:
-        for agent in agents:
-            agent.cancel()
-
     for number in _SIGNALS:
-        loop.add_signal_handler(number, cancel)
+        loop.add_signal_handler(number, cut)
     try:
         yield
     finally:
