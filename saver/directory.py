@@ -15,7 +15,7 @@ from saver import hot
 from saver.codec import contains
 from saver.connect import Tiers
 from saver.demote import Tier
-from saver.hot import HotPage, Status
+from saver.hot import Status
 from saver.load import heal
 
 MOST_DIRTY = 10_000  # threads not archived yet that one listing looks at, last written first
@@ -39,8 +39,10 @@ async def list_threads(tiers: Tiers, metadata: Mapping[str, Any] | None, limit: 
     A thread that no worker has archived yet is found too. Raises HotTierError, ColdTierError.
     """
     dirty = await _dirty(tiers)
-    waiting = await _from_hot(tiers, dirty, dict(metadata or {}), limit)
-    parameters = {"skip": dirty, "filter": Jsonb(dict(metadata)) if metadata else None, "limit": limit}
+    heads = await _heads(tiers, dirty)
+    waiting = await _matching(tiers, heads, dict(metadata or {}), limit)
+    # Only what hot has told of: a thread that left it since is told of by cold.
+    parameters = {"skip": list(heads), "filter": Jsonb(dict(metadata)) if metadata else None, "limit": limit}
     records = await tiers.cold.fetch("list_threads", parameters)
     archived = await _touched(tiers, [ThreadInfo(r[0], "cold", r[1], r[3], json.loads(r[2])) for r in records])
     found = sorted([*waiting, *archived], key=lambda info: info.last_activity, reverse=True)
@@ -55,27 +57,29 @@ async def _dirty(tiers: Tiers) -> list[str]:
     return [thread_id for _, thread_id in sorted(scored, reverse=True)[:MOST_DIRTY]]
 
 
-async def _from_hot(tiers: Tiers, thread_ids: Sequence[str], wanted: dict[str, Any], limit: int) -> list[ThreadInfo]:
-    found: list[ThreadInfo] = []
-    heads = await tiers.hot.call_many(
+async def _heads(tiers: Tiers, thread_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The metadata of the newest checkpoint of each thread that hot has."""
+    found: dict[str, dict[str, Any]] = {}
+    replies = await tiers.hot.call_many(
         [hot.list_page(tiers.keys.thread(thread_id), thread_id, "", "", "", 1) for thread_id in thread_ids]
     )
-    for thread_id, reply in zip(thread_ids, heads, strict=True):
+    for thread_id, reply in zip(thread_ids, replies, strict=True):
         head = hot.page_read(reply)
         if head.status is Status.SUSPECT:
             await heal(tiers, thread_id)
-            continue
-        metadata = _metadata(head)
-        if metadata is not None and contains(metadata, wanted):
-            found.append(ThreadInfo(thread_id, "hot", datetime.fromtimestamp(0, UTC), 0, metadata))
+        elif head.entries and (row := head.entries[0].row):
+            found[thread_id] = json.loads(row.metadata)
+    return found
+
+
+async def _matching(
+    tiers: Tiers, heads: Mapping[str, dict[str, Any]], wanted: dict[str, Any], limit: int
+) -> list[ThreadInfo]:
+    start = datetime.fromtimestamp(0, UTC)
+    found = [ThreadInfo(i, "hot", start, 0, metadata) for i, metadata in heads.items() if contains(metadata, wanted)]
     touched = await _touched(tiers, found)
     newest = sorted(touched, key=lambda info: info.last_activity, reverse=True)[:limit]
     return [info._replace(checkpoints=await _count(tiers, info.thread_id)) for info in newest]
-
-
-def _metadata(head: HotPage) -> dict[str, Any] | None:
-    row = head.entries[0].row if head.entries else None
-    return json.loads(row.metadata) if row else None
 
 
 async def _touched(tiers: Tiers, infos: Sequence[ThreadInfo]) -> list[ThreadInfo]:

@@ -63,3 +63,16 @@ def test_blocking_family_lists_too(config: TierConfig) -> None:
         [info] = saver.list_threads()
 
     assert (info.thread_id, info.tier) == ("t", "cold")
+
+
+async def test_thread_that_left_hot_after_it_was_seen_dirty_is_told_of_by_cold(
+    saver: TieredSaver, tiers: Tiers
+) -> None:
+    thread = Thread(saver, "t")
+    await thread.put({"x": [1]})
+    await saver.demote("t")
+    await tiers.hot.command("ZADD", tiers.keys.thread("t").dirty, 1, "t")
+
+    [info] = await saver.list_threads()
+
+    assert (info.thread_id, info.tier) == ("t", "cold")
