@@ -89,11 +89,6 @@ class AsyncHot:
         self._opening: list[asyncio.Future[Wire] | None] = [None] * WIRES
         self._next = 0
 
-    @property
-    def history(self) -> str:
-        """The history seen last, or empty before the first call."""
-        return next((wire.history for wire in self._wires if wire is not None), "")
-
     def doubt(self, history: str) -> None:
         """Somebody has seen this history: connections that saw another one ask again before their next call."""
         for wire in self._wires:

@@ -84,13 +84,13 @@ def check_ids(what: str, ids: Sequence[str]) -> None:
     if sum(map(len, ids)) * 4 > MOST_ID_BYTES and sum(len(i.encode(errors="replace")) for i in ids) > MOST_ID_BYTES:
         raise InvalidThread(f"{what} is too long: all ids of a row take at most {MOST_ID_BYTES} bytes; shorten it")
     for part in ids:
-        if "\0" in part:
-            raise InvalidThread(f"{what} contains the character NUL, which Postgres cannot store; remove it")
-        if not part.isascii():
-            check_text(what, part)
+        check_text(what, part)
 
 
 def check_text(what: str, text: str) -> None:
+    """Refuse text that Postgres could not store. Raises InvalidThread."""
+    if "\0" in text:
+        raise InvalidThread(f"{what} contains the character NUL, which Postgres cannot store; remove it")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -191,15 +191,12 @@ class Codec:
                 name = blob_name(channel, str(versions[channel]))
                 references.append(name)
                 blobs[name] = NO_BLOB
-        merged = get_serializable_checkpoint_metadata(config, metadata)
-        if self.migrations:
-            cast(dict[str, Any], merged)[METADATA_KEY] = self.migrations.current
         row = CheckpointRow(
             address.namespace,
             address.checkpoint_id,
             parent.checkpoint_id or None,
             to_json("the checkpoint", {**checkpoint, "channel_values": inline}),
-            self._metadata_json(merged),
+            self._metadata_json(config, metadata),
         )
         check_ids("checkpoint_id", address)
         return EncodedCheckpoint(
@@ -209,7 +206,7 @@ class Codec:
     def encode_writes(self, address: Address, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> bytes:
         """Encode the writes of one task. Raises InvalidThread for what Postgres could not store."""
         check_ids("task_id", (*address, task_id))
-        check_ids("task_path", (task_path[:600],))
+        check_text("task_path", task_path)
         rows = []
         for index, (channel, value) in enumerate(writes):
             check_ids("a channel name", (channel,))
@@ -226,12 +223,15 @@ class Codec:
             raise InvalidThread(f"{what} takes {len(data)} bytes, more than {MOST_VALUE_BYTES}; keep it elsewhere")
         return type_, bytes(data)
 
-    def _metadata_json(self, metadata: Any) -> str:
+    def _metadata_json(self, config: RunnableConfig, metadata: CheckpointMetadata) -> str:
+        merged = cast(dict[str, Any], get_serializable_checkpoint_metadata(config, metadata))
+        if self.migrations:
+            merged[METADATA_KEY] = self.migrations.current
         try:
-            return to_json("the metadata", metadata)
+            return to_json("the metadata", merged)
         except InvalidThread:
             # The stock saver strips NUL from the metadata's own strings; here from nested ones too.
-            return to_json("the metadata", without_nul(metadata))
+            return to_json("the metadata", without_nul(merged))
 
     def _pack(self, row: CheckpointRow, references: list[str]) -> bytes:
         try:

@@ -20,7 +20,6 @@ from saver.rows import BlobRow, CheckpointRow, WriteRow
 COMPRESS_FROM_BYTES = 64
 DICTIONARY_TO_BYTES = 16 * 1024  # larger values teach zstd as much by themselves, in less time
 COMPRESSION_LEVEL = 1  # with a dictionary as small as 3
-LARGEST_VALUE_BYTES = 512 * 1024 * 1024  # of Redis: proto-max-bulk-len
 
 _RAW, _ZSTD, _FIRST = b"r", b"z", b"d"  # as it is, zstd, zstd with the first dictionary
 _dictionary = zstandard.ZstdCompressionDict(FIRST, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
