@@ -56,15 +56,14 @@ async def test_every_promised_metric_is_there(start_worker: StartWorker, saver: 
     await threads[0].latest()
     await Thread(saver, "unknown").latest()
 
-    metrics = start_worker(**PATIENT).ready().metrics()
+    worker = start_worker(**PATIENT).ready()
+    # Its last reader wanted the first thread back, so the worker's first round may or may not be over by now.
+    eventually(lambda: worker.metrics()["tier_hot_threads"] == 3, within_seconds=15)
+    metrics = worker.metrics()
 
     assert set(metrics) >= {*SYSTEM, *OWN}
     assert any(name.startswith("tier_build_info{version=") for name in metrics)
-    assert {name: metrics[name] for name in SYSTEM[:2] + SYSTEM[5:6]} == {
-        "tier_hot_threads": 2,
-        "tier_dirty_threads": 2,
-        "tier_cold_threads": 1,
-    }
+    assert (metrics["tier_dirty_threads"], metrics["tier_cold_threads"]) == (2, 1)
     assert metrics["tier_hot_bytes"] > 500
     assert not any("thread-" in name for name in metrics)
 
