@@ -1,8 +1,10 @@
 """What is shipped in deploy/, and what the code has of it."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from worker import metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
+# The validators that are wheels stand beside the interpreter, which need not be on the path.
+PROGRAMS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def rules() -> list[dict[str, Any]]:
@@ -43,7 +47,7 @@ def used_metrics(text: str) -> set[str]:
 
 def run_validator(command: list[str], directory: Path) -> None:
     """Run somebody else's check, or skip when it is not installed."""
-    program = shutil.which(command[0])
+    program = shutil.which(command[0], path=PROGRAMS)
     if program is None:
         pytest.skip(f"{command[0]} is not installed")
     ended = subprocess.run([program, *command[1:]], cwd=directory, capture_output=True, text=True, check=False)
