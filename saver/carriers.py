@@ -7,7 +7,6 @@ does not know, and both give up within TIER_REDIS_TIMEOUT.
 
 import asyncio
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,13 +22,11 @@ from saver.hot import Request
 from saver.scripts import all_scripts
 from saver.wire import (
     REPLICATION,
-    TRUSTED_SECONDS,
     CallTimeout,
     ConnectionLost,
     Encodable,
     Place,
     Wire,
-    history_in,
     is_replica,
     packed,
 )
@@ -88,12 +85,6 @@ class AsyncHot:
         self._wires: list[Wire | None] = [None] * WIRES
         self._opening: list[asyncio.Future[Wire] | None] = [None] * WIRES
         self._next = 0
-
-    def doubt(self, history: str) -> None:
-        """Somebody has seen this history: connections that saw another one ask again before their next call."""
-        for wire in self._wires:
-            if wire is not None and not wire.is_lost and wire.history != history:
-                wire.doubt()
 
     async def close(self) -> None:
         openings = [opening for opening in self._opening if opening is not None]
@@ -175,15 +166,15 @@ class AsyncHot:
 
     async def _run(self, wire: Wire, request: Request) -> Any:
         try:
-            return await wire.call(request.command(wire.history))
+            return await wire.call(request.command)
         except hiredis.ReplyError as error:
             if not str(error).startswith("NOSCRIPT"):
                 raise
         await wire.call(("SCRIPT", "LOAD", request.script.source))
-        return await wire.call(request.command(wire.history))
+        return await wire.call(request.command)
 
     async def _run_many(self, wire: Wire, requests: Sequence[Request]) -> list[Any]:
-        replies = await asyncio.gather(*(wire.submit(request.command(wire.history)) for request in requests))
+        replies = await asyncio.gather(*(wire.submit(request.command) for request in requests))
         for number, reply in enumerate(replies):
             if isinstance(reply, hiredis.ReplyError):
                 if not str(reply).startswith("NOSCRIPT"):
@@ -213,7 +204,6 @@ class BlockingHot:
             redis_connect_func=self._greet,
         )
         self._epoch = 0
-        self.history = ""
 
     def close(self) -> None:
         self._pool.disconnect()  # type: ignore[no-untyped-call]
@@ -233,13 +223,14 @@ class BlockingHot:
     def _once(self, request: Request) -> Any:
         connection = self._pool.get_connection()
         try:
-            self._check_history(connection)
-            self.history = history = connection.tier_history
+            if connection.tier_epoch != self._epoch:
+                connection.disconnect()
+                connection.connect()
             try:
-                return _exchange(connection, request.command(history))
+                return _exchange(connection, request.command)
             except NoScriptError:
                 _exchange(connection, ("SCRIPT", "LOAD", request.script.source))
-                return _exchange(connection, request.command(history))
+                return _exchange(connection, request.command)
         except (redis.exceptions.ReadOnlyError, RedisError, OSError) as error:
             if not isinstance(error, ResponseError):
                 connection.disconnect()
@@ -258,22 +249,8 @@ class BlockingHot:
         """Called by the pool for every new connection of it."""
         connection.tier_epoch = self._epoch
         connection.on_connect()
-        info = _exchange(connection, REPLICATION)
-        if is_replica(info):
+        if is_replica(_exchange(connection, REPLICATION)):
             raise redis.exceptions.ReadOnlyError
-        connection.tier_history = history_in(info)
-        connection.tier_trusted_until = time.monotonic() + TRUSTED_SECONDS
-
-    def _check_history(self, connection: Any) -> None:
-        """The server may have become a replica, and a primary with another history, while the connection stood."""
-        is_same = connection.tier_epoch == self._epoch
-        if is_same and time.monotonic() > connection.tier_trusted_until:
-            info = _exchange(connection, REPLICATION)
-            is_same = not is_replica(info) and history_in(info) == connection.tier_history
-            connection.tier_trusted_until = time.monotonic() + TRUSTED_SECONDS
-        if not is_same:
-            connection.disconnect()
-            connection.connect()
 
 
 def _exchange(connection: Any, command: Sequence[Encodable]) -> Any:

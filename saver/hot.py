@@ -34,14 +34,15 @@ class Status(IntEnum):
 
 
 class Request(NamedTuple):
-    """One script call on one thread. The connection puts its history before the arguments."""
+    """One script call on one thread."""
 
     script: Script
     keys: Sequence[str]
     arguments: tuple[str | bytes | int, ...]
 
-    def command(self, history: str) -> tuple[str | bytes | int, ...]:
-        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, history, *self.arguments)
+    @property
+    def command(self) -> tuple[str | bytes | int, ...]:
+        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.arguments)
 
 
 def _candidate() -> str:
@@ -84,10 +85,8 @@ def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str, confirme
     )
 
 
-def put_writes(
-    keys: ThreadKeys, thread_id: str, namespace: str, checkpoint_id: str, run_history: str, value: bytes
-) -> Request:
-    arguments = (thread_id, namespace, checkpoint_id, run_history, _candidate(), TOKEN_LIFETIME_MS, value)
+def put_writes(keys: ThreadKeys, thread_id: str, namespace: str, checkpoint_id: str, value: bytes) -> Request:
+    arguments = (thread_id, namespace, checkpoint_id, _candidate(), TOKEN_LIFETIME_MS, value)
     return Request(script("put_writes"), keys, arguments)
 
 

@@ -42,8 +42,6 @@ async def load(tiers: Tiers, thread_id: str, namespace: str, token: str) -> bool
     reply = await tiers.hot.call(hot.hydrate(keys, thread_id, token, incarnation, namespace, floor, others, rows))
     if reply == -1:
         await heal(tiers, thread_id)
-    elif reply == 0:
-        tiers.hot.doubt(token.partition(":")[0])
     return bool(reply == 1)
 
 

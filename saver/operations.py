@@ -111,7 +111,7 @@ def put_writes(
     address = address_of(config)
     value = codec.encode_writes(address, writes, task_id, task_path)
     keys = context.keys.thread(address.thread_id)
-    request = hot.put_writes(keys, address.thread_id, address.namespace, address.checkpoint_id, "", value)
+    request = hot.put_writes(keys, address.thread_id, address.namespace, address.checkpoint_id, value)
     for _ in range(MOST_ATTEMPTS):
         reply = hot.stored((yield request))
         if reply.status is Status.OK:

@@ -17,7 +17,6 @@ from redis.asyncio.connection import parse_url
 
 Encodable = str | bytes | int
 REPLICATION = ("INFO", "replication")
-TRUSTED_SECONDS = 0.25  # a server that became a replica and a primary again keeps its connections
 
 
 class ConnectionLost(Exception):  # noqa: N818 - a fact, handled inside the hot tier
@@ -64,21 +63,13 @@ def packed(command: Sequence[Encodable]) -> bytes:
     return cast(bytes, hiredis.pack_command(cast(Any, tuple(command))))
 
 
-def history_in(info: bytes) -> str:
-    """The replication id in a reply to INFO replication: it changes whenever a server may have lost writes."""
-    for line in info.splitlines():
-        if line.startswith(b"master_replid:"):
-            return line[14:].strip().decode()[:16]
-    return "unknown"
-
-
 def is_replica(info: bytes) -> bool:
-    """Whether a reply to INFO replication comes from a replica: it has its primary's history, and loses it later."""
+    """Whether a reply to INFO replication comes from a replica; its scripts refuse to run."""
     return b"role:slave" in info
 
 
 class _Pending(NamedTuple):
-    future: asyncio.Future[Any] | None  # None: the connection's own question whether the history is the same
+    future: asyncio.Future[Any]
     deadline: float
 
 
@@ -86,10 +77,8 @@ class Wire(asyncio.Protocol):
     """A connection. Open it with `Wire.open`, call it, close it; a lost one stays lost."""
 
     def __init__(self, timeout: float) -> None:
-        self.history = ""
         self.is_lost = False
         self._timeout = timeout
-        self._trusted_until = float("inf")
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader()
         self._pending: deque[_Pending] = deque()
@@ -132,8 +121,6 @@ class Wire(asyncio.Protocol):
         replies = await asyncio.gather(*(self.call(greeting) for greeting in (*greetings, REPLICATION)))
         if is_replica(replies[-1]):
             raise hiredis.ReplyError("READONLY this is a replica")
-        self.history = history_in(replies[-1])
-        self._trusted_until = self._loop.time() + TRUSTED_SECONDS
 
     @property
     def load(self) -> int:
@@ -161,23 +148,13 @@ class Wire(asyncio.Protocol):
         if self.is_lost:
             future.set_exception(ConnectionLost())
             return future
-        if self._loop.time() > self._trusted_until:
-            self.doubt()
-        self._enqueue(command, future)
-        return future
-
-    def doubt(self) -> None:
-        """Ask for the history again: replies to what is asked from now on only count if it is the same."""
-        self._trusted_until = self._loop.time() + TRUSTED_SECONDS
-        self._enqueue(REPLICATION, None)
-
-    def _enqueue(self, command: Sequence[Encodable], future: asyncio.Future[Any] | None) -> None:
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(packed(command))
         self._pending.append(_Pending(future, self._loop.time() + self._timeout))
         if self._watch is None:
             self._watch = self._loop.call_later(self._timeout, self._check_deadline)
+        return future
 
     def _flush(self) -> None:
         if self._transport is not None and self._unsent:
@@ -205,7 +182,7 @@ class Wire(asyncio.Protocol):
             self._transport.abort()
         while self._pending:
             future = self._pending.popleft().future
-            if future is not None and not future.done():
+            if not future.done():
                 future.set_exception(reason)
 
     def close(self) -> None:
@@ -221,11 +198,7 @@ class Wire(asyncio.Protocol):
         try:
             while (reply := self._reader.gets()) is not False:
                 future = self._pending.popleft().future
-                if future is None:
-                    if is_replica(reply) or history_in(reply) != self.history:
-                        self._lose(ConnectionLost())
-                        return
-                elif not future.done():
+                if not future.done():
                     future.set_result(reply)
         except (hiredis.ProtocolError, IndexError):
             self._lose(ConnectionLost())

@@ -4,7 +4,7 @@ Drop a copy that Postgres has outlived: one from another history once it is arch
 Of one from another history, nothing may have been logged behind what was archived.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 history   2 thread id   3 incarnation   4 its tail, or empty whatever it is
+ARGV    1 thread id   2 incarnation   3 its tail, or empty whatever it is
 RETURN  1 dropped, 0 another incarnation is here, or more than was archived
 ]]
 local packed = redis.call('HGET', KEYS[1], 's')
@@ -12,7 +12,7 @@ if not packed then
   return 0
 end
 local incarnation, _, tail = cmsgpack.unpack(packed)
-if incarnation ~= tonumber(ARGV[3]) or (ARGV[4] ~= '' and tail ~= tonumber(ARGV[4])) then
+if incarnation ~= tonumber(ARGV[2]) or (ARGV[3] ~= '' and tail ~= tonumber(ARGV[3])) then
   return 0
 end
 forget()

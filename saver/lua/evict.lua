@@ -5,7 +5,7 @@ A row that is not in Postgres yet, or an access more recent than the cut-off, ke
 without a log goes like any other.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 history   2 thread id   3 idle for at least, ms; 0 = whatever the last access
+ARGV    1 thread id   2 idle for at least, ms; 0 = whatever the last access
 RETURN  1 dropped, 0 not archived, -1 was not here, -2 in use
 ]]
 if redis.call('EXISTS', KEYS[1]) == 0 then
@@ -15,8 +15,8 @@ end
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return 0
 end
-local last_access = tonumber(redis.call('ZSCORE', KEYS[5], ARGV[2]) or 0)
-if tonumber(ARGV[3]) > 0 and last_access > tonumber(now()) - tonumber(ARGV[3]) then
+local last_access = tonumber(redis.call('ZSCORE', KEYS[5], ARGV[1]) or 0)
+if tonumber(ARGV[2]) > 0 and last_access > tonumber(now()) - tonumber(ARGV[2]) then
   return -2
 end
 forget()

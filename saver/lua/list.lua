@@ -4,8 +4,8 @@ Read a page of checkpoints, newest first by id, with their writes and blobs; eac
 Only what hot has: the floors tell the caller which ids it must also ask cold for.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 history   2 thread id   3 1 = one namespace, 0 = all   4 namespace   5 checkpoint id, or empty
-        6 only ids before this one, or empty   7 most entries   8 id and   9 namespace of the last entry seen, or empty
+ARGV    1 thread id   2 1 = one namespace, 0 = all   3 namespace   4 checkpoint id, or empty
+        5 only ids before this one, or empty   6 most entries   7 id and   8 namespace of the last entry seen, or empty
 RETURN  {0, {namespace, 1 if loaded, floor, ...}, {namespace, id, row, {writes...}, ...}, {namespace, name, blob, ...}},
         {1} not resident, {3} suspect
 ]]
@@ -21,15 +21,15 @@ for _, name in ipairs(names) do
     for _, value in ipairs({ ns, n >= 0 and 1 or 0, floor or '' }) do
       spaces[#spaces + 1] = value
     end
-    if n >= 0 and (ARGV[3] == '0' or ns == ARGV[4]) then
+    if n >= 0 and (ARGV[2] == '0' or ns == ARGV[3]) then
       loaded[tostring(n)] = ns
     end
   end
 end
 for _, name in ipairs(names) do
   local n, id = string.match(name, '^c(%d+):(.*)$')
-  local is_asked = n and loaded[n] and (ARGV[5] == '' or id == ARGV[5]) and (ARGV[6] == '' or id < ARGV[6])
-  if is_asked and (ARGV[8] == '' or id < ARGV[8] or (id == ARGV[8] and loaded[n] < ARGV[9])) then
+  local is_asked = n and loaded[n] and (ARGV[4] == '' or id == ARGV[4]) and (ARGV[5] == '' or id < ARGV[5])
+  if is_asked and (ARGV[7] == '' or id < ARGV[7] or (id == ARGV[7] and loaded[n] < ARGV[8])) then
     found[#found + 1] = { id = id, n = n }
   end
 end
@@ -37,7 +37,7 @@ table.sort(found, function(a, b)
   return a.id > b.id or (a.id == b.id and loaded[a.n] > loaded[b.n])
 end)
 local entries, blobs, seen = {}, {}, {}
-for i = 1, math.min(#found, tonumber(ARGV[7])) do
+for i = 1, math.min(#found, tonumber(ARGV[6])) do
   local n, id = found[i].n, found[i].id
   local row = redis.call('HGET', KEYS[1], 'c' .. n .. ':' .. id)
   for _, value in ipairs({ loaded[n], id, row, chunks_of(n, id) }) do

@@ -5,27 +5,27 @@ Of a suspect copy the positions that Postgres has seen are left out: newer value
 A checkpoint row that is logged again behind the cut waits for its later entry: its blobs may lie there too.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 history   2 thread id   3 most bytes   4 incarnation and   5 position that Postgres has seen
+ARGV    1 thread id   2 most bytes   3 incarnation and   4 position that Postgres has seen
 RETURN  {} nothing to archive, or {incarnation, 1 if suspect, base, count of log entries read, log length,
         moment, {namespace, number, ...}, {field, value, ...}}
 ]]
 local length = redis.call('LLEN', KEYS[2])
 local packed = redis.call('HGET', KEYS[1], 's')
 if length == 0 or not packed then
-  redis.call('ZREM', KEYS[4], ARGV[2])
+  redis.call('ZREM', KEYS[4], ARGV[1])
   return {}
 end
 local incarnation, history, tail = cmsgpack.unpack(packed)
 local names, seen, order, size, count = redis.call('LRANGE', KEYS[2], 0, -1), {}, {}, 0, 0
-local suspect, skip = history ~= ARGV[1], 0
-if suspect and incarnation == tonumber(ARGV[4]) then
-  skip = math.max(ARGV[5] - (tail - length), 0)
+local suspect, skip = history ~= HISTORY, 0
+if suspect and incarnation == tonumber(ARGV[3]) then
+  skip = math.max(ARGV[4] - (tail - length), 0)
 end
 for i = 1, length do
   local name = names[i]
   if i > skip and not seen[name] then
     size = size + redis.call('HSTRLEN', KEYS[1], name)
-    if #order > 0 and size > tonumber(ARGV[3]) then
+    if #order > 0 and size > tonumber(ARGV[2]) then
       break
     end
     seen[name] = true

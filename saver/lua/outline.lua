@@ -2,7 +2,7 @@
 Outline a thread by namespace, in numbers and bytes, never its content. It is no access and changes nothing.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 history   2 thread id
+ARGV    1 thread id
 RETURN  {} not here, or {incarnation, 1 if suspect, log length, ms since the oldest row in the log or -1,
         ms since the last access or -1, why it is set aside or '', {namespace, 1 if loaded, floor,
         checkpoints, blobs, calls of put_writes, bytes, ...}}
@@ -34,9 +34,9 @@ for _, space in ipairs(spaces) do
   end
 end
 local function age(key)
-  local moment = redis.call('ZSCORE', key, ARGV[2])
+  local moment = redis.call('ZSCORE', key, ARGV[1])
   return moment and math.max(tonumber(now()) - tonumber(moment), 0) or -1
 end
-local suspect = history ~= ARGV[1] and 1 or 0
-local aside = redis.call('HGET', KEYS[7], ARGV[2]) or ''
+local suspect = history ~= HISTORY and 1 or 0
+local aside = redis.call('HGET', KEYS[7], ARGV[1]) or ''
 return { incarnation, suspect, redis.call('LLEN', KEYS[2]), age(KEYS[4]), age(KEYS[5]), aside, flat }

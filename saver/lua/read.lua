@@ -1,17 +1,16 @@
 --[[
 Read one checkpoint with its writes and blobs: the newest of a namespace, or one by id.
 
-Below the floor hot holds a part at most: the caller merges it with cold. Reading counts as an access. A server that
-has become a replica refuses, as it may lack what the primary has.
+Below the floor hot holds a part at most: the caller merges it with cold. Reading counts as an access.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 history   2 thread id   3 namespace   4 checkpoint id, or empty for the newest
+ARGV    1 thread id   2 namespace   3 checkpoint id, or empty for the newest
 RETURN  {0, id, row or false, {writes...}, {blob name, blob, ...}, history} hot answers alone,
         {5, the same} below the floor, {1, history} not resident, {3, history} suspect
 ]]
-local status, _, _, _, place = resident(ARGV[3])
+local status, _, _, _, place = resident(ARGV[2])
 if status == SUSPECT then
-  return { SUSPECT, ARGV[1] }
+  return { SUSPECT, HISTORY }
 end
 local n, floor, head = -1, '', ''
 if place then
@@ -19,16 +18,13 @@ if place then
 end
 if n < 0 then
   if status and not place then
-    return { OK, '', false, {}, {}, ARGV[1] }
+    return { OK, '', false, {}, {}, HISTORY }
   end
-  redis.pcall('ZADD', KEYS[6], 'NX', now(), ARGV[2])
-  return { MISS, ARGV[1] }
+  redis.pcall('ZADD', KEYS[6], 'NX', now(), ARGV[1])
+  return { MISS, HISTORY }
 end
-local touched = redis.pcall('ZADD', KEYS[5], 'XX', now(), ARGV[2])
-if type(touched) == 'table' and string.find(touched.err, 'READONLY', 1, true) then
-  return touched
-end
-local id = ARGV[4] ~= '' and ARGV[4] or head
+redis.pcall('ZADD', KEYS[5], 'XX', now(), ARGV[1])
+local id = ARGV[3] ~= '' and ARGV[3] or head
 local row = redis.call('HGET', KEYS[1], 'c' .. n .. ':' .. id)
 local blobs = {}
 if row then
@@ -38,4 +34,4 @@ if row then
     blobs[#blobs + 1] = redis.call('HGET', KEYS[1], 'b' .. n .. ':' .. name)
   end
 end
-return { id >= floor and OK or PART, id, row, chunks_of(n, id), blobs, ARGV[1] }
+return { id >= floor and OK or PART, id, row, chunks_of(n, id), blobs, HISTORY }

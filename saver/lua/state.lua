@@ -1,9 +1,9 @@
 --[[
-Shared first part of every script that touches a thread; it runs nothing by itself.
+Shared first part of every script: it refuses to run on a replica, and knows which history of Redis this is.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 history, the replication id this connection saw   2 thread id
-RETURN  nothing
+ARGV    1 thread id
+RETURN  nothing, or an error on a replica
 
 Fields of the thread: `s` (incarnation, history, tail, count of namespaces), `N<ns>` (number, floor, head; number -1 for
 a namespace that is in cold and not loaded), `c<n>:<id>` checkpoint, `b<n>:<channel><NUL><version>` blob,
@@ -12,6 +12,14 @@ incarnation; the log keeps the last of them, so an acknowledgement only shortens
 ]]
 local OK, MISS, NEED, SUSPECT, STALE, PART, LOCKED = 0, 1, 2, 3, 4, 5, 6
 
+-- The replication id changes whenever a server may have lost writes. It is read in the same step as the thread, so
+-- nothing has to be believed about time or connections. A replica has the id of its primary, and may lack its writes.
+local replication = redis.call('INFO', 'replication')
+if string.match(replication, 'role:(%a+)') == 'slave' then
+  return redis.error_reply('READONLY this is a replica')
+end
+local HISTORY = string.sub(string.match(replication, 'master_replid:(%x+)') or 'unknown', 1, 16)
+
 local function now()
   local time = redis.call('TIME')
   return string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
@@ -19,9 +27,9 @@ end
 
 local function forget()
   redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
-  redis.call('ZREM', KEYS[4], ARGV[2])
-  redis.call('ZREM', KEYS[5], ARGV[2])
-  redis.call('HDEL', KEYS[7], ARGV[2])
+  redis.call('ZREM', KEYS[4], ARGV[1])
+  redis.call('ZREM', KEYS[5], ARGV[1])
+  redis.call('HDEL', KEYS[7], ARGV[1])
 end
 
 -- A copy from another history may lack acknowledged rows: with a log it must be archived first, without one it goes.
@@ -32,7 +40,7 @@ local function resident(namespace)
     return nil
   end
   local incarnation, history, tail, count = cmsgpack.unpack(found[1])
-  if history ~= ARGV[1] then
+  if history ~= HISTORY then
     if redis.call('EXISTS', KEYS[2]) == 1 then
       return SUSPECT
     end
@@ -44,16 +52,16 @@ end
 
 -- More fields and their values may be stored with it.
 local function save_state(incarnation, tail, count, ...)
-  redis.call('HSET', KEYS[1], 's', cmsgpack.pack(incarnation, ARGV[1], tail, count), ...)
+  redis.call('HSET', KEYS[1], 's', cmsgpack.pack(incarnation, HISTORY, tail, count), ...)
 end
 
 -- One token at a time, shared by all who miss; one from before a failover is void.
 local function load_token(candidate, lifetime)
   local token = redis.call('GET', KEYS[3])
-  if token and string.sub(token, 1, #ARGV[1]) == ARGV[1] then
+  if token and string.sub(token, 1, #HISTORY) == HISTORY then
     return token
   end
-  token = ARGV[1] .. ':' .. candidate
+  token = HISTORY .. ':' .. candidate
   redis.call('SET', KEYS[3], token, 'PX', lifetime)
   return token
 end
@@ -66,9 +74,9 @@ local function log_rows(names, tail, moment)
   end
   if length == #names then
     is_first = redis.call('EXISTS', KEYS[4]) == 0 and 1 or 0
-    redis.call('ZADD', KEYS[4], 'NX', moment, ARGV[2])
+    redis.call('ZADD', KEYS[4], 'NX', moment, ARGV[1])
   end
-  redis.call('ZADD', KEYS[5], moment, ARGV[2])
+  redis.call('ZADD', KEYS[5], moment, ARGV[1])
   return tail + #names, is_first
 end
 

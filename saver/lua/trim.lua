@@ -2,10 +2,10 @@
 Raise the floor of a clean thread in use: keep the newest checkpoints of each namespace and the blobs they refer to.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 history   2 thread id   3 checkpoints to keep per namespace
+ARGV    1 thread id   2 checkpoints to keep per namespace
 RETURN  fields dropped, -1 not archived or suspect or not here
 ]]
-local keep = tonumber(ARGV[3])
+local keep = tonumber(ARGV[2])
 if resident() ~= OK or redis.call('EXISTS', KEYS[2]) == 1 then
   return -1
 end

@@ -29,6 +29,7 @@ class Replica:
         self._port = free_port()
         password = str(urlsplit(world.servers.redis_url).password)
         settings = {"port": self._port, "dir": directory, "save": "", "requirepass": password, "masterauth": password}
+        settings["repl-diskless-sync-delay"] = 0
         options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
         self._process = subprocess.Popen([world.servers.redis_bin, *options], stdout=subprocess.DEVNULL)
         self._client = redis.Redis(port=self._port, password=password)
@@ -57,6 +58,14 @@ class Replica:
         self._do("REPLICAOF", "NO", "ONE")
         self._world.redis_proxy.upstream = ("127.0.0.1", self._port)
         self._world.redis_proxy.cut()
+
+    def overwrite(self) -> None:
+        """Become the primary of the first one until that has the same, then let it be a primary again."""
+        self._do("REPLICAOF", "NO", "ONE")
+        self._world.redis("CONFIG", "SET", "masterauth", urlsplit(self._world.servers.redis_url).password)
+        self._world.redis("REPLICAOF", "127.0.0.1", self._port)
+        eventually(lambda: self._world.redis("INFO", "replication")["master_link_status"] == "up", within_seconds=20)
+        self._world.redis("REPLICAOF", "NO", "ONE")
 
     def close(self) -> None:
         self._client.close()
@@ -213,3 +222,20 @@ async def test_a_primary_that_served_another_one_is_not_trusted(
     await demote(worker, thread.thread_id)
     assert len(await thread.ids()) == len(world.cold_ids(thread.thread_id)) == 4
     assert (await thread.ids())[-1] == first
+
+
+async def test_a_primary_that_another_one_overwrote_is_not_trusted(
+    world: World, either_family: TieredSaver, worker: Tiers, replica: Replica
+) -> None:
+    thread = Thread(either_family)
+    first = await thread.put({"x": [1]})
+    replica.cut_off()
+    second = await thread.put({"x": [2]})
+    await archive(worker, [thread.thread_id])
+
+    replica.overwrite()  # nobody calls meanwhile, and every connection stays open
+
+    assert await thread.values() == {"x": [2]}
+    third = await thread.put({"x": [3]})
+    await demote(worker, thread.thread_id)
+    assert await thread.ids() == [third, second, first] == world.cold_ids(thread.thread_id)

@@ -37,7 +37,7 @@ MUTANTS = [
     Mutant(
         "ack_no_inc",
         "saver/lua/log_ack.lua",
-        "if incarnation ~= tonumber(ARGV[3]) then",
+        "if incarnation ~= tonumber(ARGV[2]) then",
         "if false then",
         f"{MOVES}::test_late_acknowledgement_does_not_shorten_a_newer_incarnation",
     ),
@@ -66,7 +66,7 @@ MUTANTS = [
     Mutant(
         "hydrate_no_token",
         "saver/lua/hydrate.lua",
-        "if token ~= ARGV[3] or string.sub(token, 1, #ARGV[1]) ~= ARGV[1] then",
+        "if token ~= ARGV[2] or string.sub(token, 1, #HISTORY) ~= HISTORY then",
         "if false then",
         f"{MOVES}::test_load_is_refused_when_the_thread_changed_after_the_read",
     ),
@@ -101,7 +101,7 @@ MUTANTS = [
     Mutant(
         "put_blind",
         "saver/lua/put.lua",
-        "if n < 0 then\n  return { MISS, load_token(ARGV[7], ARGV[8]) }\nend",
+        "if n < 0 then\n  return { MISS, load_token(ARGV[6], ARGV[7]) }\nend",
         "if n < 0 then\n  incarnation, tail, n, count = incarnation or 1, tail or 0, count or 0, (count or 0) + 1\nend",
         f"{MOVES}::test_put_of_an_older_id_never_becomes_the_head",
     ),
@@ -210,7 +210,7 @@ MUTANTS = [
     Mutant(
         "no_parent_check",
         "saver/lua/put.lua",
-        "elseif ARGV[5] >= floor and not is_there then",
+        "elseif ARGV[4] >= floor and not is_there then",
         "elseif false then",
         f"{GUARDS}::test_delta_put_on_a_parent_that_is_gone_is_refused",
     ),
@@ -224,22 +224,22 @@ MUTANTS = [
     Mutant(
         "no_run_hist",
         "saver/lua/put.lua",
-        "elseif ARGV[6] ~= '' and ARGV[6] ~= ARGV[1] then",
+        "elseif ARGV[5] ~= '' and ARGV[5] ~= HISTORY then",
         "elseif false then",
         f"{GUARDS}::test_delta_put_of_a_run_from_before_a_failover_is_refused",
     ),
     Mutant(
         "no_hist_check",
         "saver/lua/state.lua",
-        "if history ~= ARGV[1] then",
+        "if history ~= HISTORY then",
         "if false then",
         f"{MOVES}::test_copy_from_before_a_failover_is_archived_and_loaded_again",
     ),
     Mutant(
         "tok_no_hist",
         "saver/lua/hydrate.lua",
-        "if token ~= ARGV[3] or string.sub(token, 1, #ARGV[1]) ~= ARGV[1] then",
-        "if token ~= ARGV[3] then",
+        "if token ~= ARGV[2] or string.sub(token, 1, #HISTORY) ~= HISTORY then",
+        "if token ~= ARGV[2] then",
         f"{GUARDS}::test_token_from_before_a_failover_is_void",
     ),
     Mutant(
@@ -252,21 +252,21 @@ MUTANTS = [
     Mutant(
         "heal_no_skip",
         "saver/lua/log_read.lua",
-        "  skip = math.max(ARGV[5] - (tail - length), 0)",
+        "  skip = math.max(ARGV[4] - (tail - length), 0)",
         "  skip = 0",
         f"{GUARDS}::test_suspect_copy_does_not_take_cold_back",
     ),
     Mutant(
         "drop_no_inc",
         "saver/lua/drop.lua",
-        "if incarnation ~= tonumber(ARGV[3]) or (ARGV[4] ~= '' and tail ~= tonumber(ARGV[4])) then",
+        "if incarnation ~= tonumber(ARGV[2]) or (ARGV[3] ~= '' and tail ~= tonumber(ARGV[3])) then",
         "if false then",
         f"{GUARDS}::test_drop_leaves_a_newer_incarnation_alone",
     ),
     Mutant(
         "drop_more_than_archived",
         "saver/lua/drop.lua",
-        "or (ARGV[4] ~= '' and tail ~= tonumber(ARGV[4]))",
+        "or (ARGV[3] ~= '' and tail ~= tonumber(ARGV[3]))",
         "",
         f"{GUARDS}::test_part_of_a_suspect_log_does_not_cost_the_rest",
     ),

@@ -39,6 +39,17 @@ async def stopped(tiers: Tiers, point: str, work: Awaitable[Any]) -> AsyncIterat
         await asyncio.wait_for(task, 20)
 
 
+_ANTEDATED = """
+local incarnation, _, tail, count = cmsgpack.unpack(redis.call('HGET', KEYS[1], 's'))
+redis.call('HSET', KEYS[1], 's', cmsgpack.pack(incarnation, 'another-history', tail, count))
+"""
+
+
+async def antedate(tiers: Tiers, thread: Thread) -> None:
+    """Make the copy in Redis one from before a failover, as its state tells."""
+    await tiers.hot.command("EVAL", _ANTEDATED, 1, tiers.keys.thread(thread.thread_id).thread)
+
+
 async def cold_ids(tiers: Tiers, thread: Thread) -> list[str]:
     """Ids of the checkpoints in Postgres, newest first."""
     rows = await tiers.cold.read_newest(thread.thread_id, thread.namespace, 100)

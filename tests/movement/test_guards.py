@@ -17,7 +17,7 @@ from saver.load import promote
 from saver.rows import Rows
 from tests.builders import Thread, checkpoint_of
 from tests.fix_tiers import Open
-from tests.movement.pauses import cold_ids, stopped, trim
+from tests.movement.pauses import antedate, cold_ids, stopped, trim
 
 ERROR = "__error__"  # a special write: the last one counts
 
@@ -246,7 +246,7 @@ async def test_row_logged_again_behind_the_cut_waits_for_its_blobs(config: TierC
     assert (await by_id(thread, first)).checkpoint["channel_values"] == {"x": ["c" * 3000]}
 
 
-async def test_suspect_copy_does_not_take_cold_back(saver: TieredSaver, tiers: Tiers, thread: Thread) -> None:
+async def test_suspect_copy_does_not_take_cold_back(tiers: Tiers, thread: Thread) -> None:
     await thread.put({"x": [0]})
     await thread.write((ERROR, "first"))
     keys = tiers.keys.thread(thread.thread_id)
@@ -259,12 +259,7 @@ async def test_suspect_copy_does_not_take_cold_back(saver: TieredSaver, tiers: T
     for key, value in before.items():
         await tiers.hot.command("RESTORE", key, 0, value, "REPLACE")
     await tiers.hot.command("ZADD", keys.dirty, score, thread.thread_id)
-    for opened in (tiers, saver._runtime.tiers):
-        await opened.hot.command("PING")
-        for wire in opened.hot._wires:
-            if wire is not None:
-                wire.history = "another-history"
-                wire._trusted_until = float("inf")
+    await antedate(tiers, thread)
 
     found = await thread.latest()
     assert found is not None
@@ -275,11 +270,7 @@ async def test_part_of_a_suspect_log_does_not_cost_the_rest(config: TierConfig, 
     ids = [await thread.put({"x": [f"{number}" * 4000]}) for number in range(4)]
     small = config.model_copy(update={"batch_bytes": 100})
     async with connect(small) as tiers:
-        await tiers.hot.command("PING")
-        for wire in tiers.hot._wires:
-            if wire is not None:
-                wire.history = "another-history"
-                wire._trusted_until = float("inf")
+        await antedate(tiers, thread)
 
         while thread.thread_id not in (await archive(tiers, [thread.thread_id])).clean:
             pass
@@ -338,10 +329,7 @@ async def test_delta_put_on_a_parent_that_is_gone_is_refused(tiers: Tiers, threa
 async def test_delta_put_of_a_run_from_before_a_failover_is_refused(saver: TieredSaver, thread: Thread) -> None:
     parent = await put_delta(thread, None)
     await thread.latest()
-    for wire in saver._runtime.tiers.hot._wires:
-        if wire is not None:
-            wire.history = "another-history"
-            wire._trusted_until = float("inf")
+    saver._context.histories.note(thread.thread_id, "another-history")
 
     with pytest.raises(StaleRun):
         await put_delta(thread, parent)

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from saver import TierConfig, hot
+from saver import hot
 from saver.archive import archive
 from saver.connect import Tiers
 from saver.demote import demote
@@ -15,7 +15,7 @@ from saver.destroy import delete
 from saver.load import promote
 from tests.builders import Thread
 from tests.fix_tiers import Open
-from tests.movement.pauses import cold_ids, stopped
+from tests.movement.pauses import antedate, cold_ids, stopped
 
 
 @pytest.mark.parametrize("point", ["archive: locked", "archive: log read", "archive: rows sent", "archive: committed"])
@@ -185,17 +185,12 @@ async def test_redis_emptied_serves_what_was_archived(tiers: Tiers, thread: Thre
     assert await thread.ids() == [third, first]
 
 
-async def test_copy_from_before_a_failover_is_archived_and_loaded_again(
-    config: TierConfig, tiers: Tiers, thread: Thread
-) -> None:
+async def test_copy_from_before_a_failover_is_archived_and_loaded_again(tiers: Tiers, thread: Thread) -> None:
     first = await thread.put({"x": [1]})
     await archive(tiers, [thread.thread_id])
     second = await thread.put({"x": [2]})
 
-    for wire in thread.saver._runtime.tiers.hot._wires:
-        if wire is not None:
-            wire.history = "another-history"
-            wire._trusted_until = float("inf")
+    await antedate(tiers, thread)
 
     assert await thread.ids() == [second, first]
     assert await thread.values() == {"x": [2]}

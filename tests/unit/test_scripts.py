@@ -8,7 +8,7 @@ GOOD = """--[[
 Do a thing.
 
 KEYS    1 thread   2 log
-ARGV    1 history   2 thread id   3... names and values
+ARGV    1 thread id   2... names and values
 RETURN  1 done
 ]]
 return redis.call('HSET', KEYS[2], ARGV[9], ARGV[1])
@@ -25,7 +25,7 @@ def test_script_that_keeps_its_contract_is_taken() -> None:
         (GOOD.removeprefix("--[["), "begin with a header"),
         (GOOD.replace("RETURN  1 done\n", ""), "begin with a header"),
         (GOOD.replace("KEYS[2]", "KEYS[3]"), r"uses KEYS\[3\]"),
-        (GOOD.replace("   3... names and values", ""), r"uses ARGV\[9\]"),
+        (GOOD.replace("   2... names and values", ""), r"uses ARGV\[9\]"),
         (GOOD.replace("'HSET', KEYS[2]", "'KEYS'"), "searches the key space"),
         (GOOD.replace("'HSET'", "'SCAN'"), "searches the key space"),
     ],
