@@ -20,6 +20,7 @@ from saver.config import TierConfig
 from saver.errors import HotTierError
 from saver.hot import Request
 from saver.scripts import all_scripts
+from saver.urls import tls_defaults
 from saver.wire import (
     REPLICATION,
     CallTimeout,
@@ -193,9 +194,10 @@ class BlockingHot:
     """Redis for threads, over a pool of plain connections."""
 
     def __init__(self, config: TierConfig) -> None:
-        seconds = config.redis_timeout.total_seconds()
+        seconds, url = config.redis_timeout.total_seconds(), config.redis_url.get_secret_value()
         self._pool = redis.BlockingConnectionPool.from_url(
-            config.redis_url.get_secret_value(),
+            url,
+            **tls_defaults(url),
             max_connections=config.redis_pool_size,
             timeout=seconds,
             socket_timeout=seconds,

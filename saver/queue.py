@@ -18,6 +18,7 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
 from saver.config import TierConfig
+from saver.urls import tls_defaults
 
 try:
     from arq.connections import ArqRedis
@@ -110,9 +111,8 @@ def hint_client(config: TierConfig) -> Any:
     """An arq client for the queue: msgpack payloads, our queue name, every call bounded."""
     url = (config.queue_url or config.redis_url).get_secret_value()
     seconds = config.redis_timeout.total_seconds()
-    tls = {"ssl_check_hostname": True} if url.startswith("rediss:") else {}
     pool = ConnectionPool.from_url(
-        url, socket_timeout=seconds, socket_connect_timeout=seconds, max_connections=8, **tls
+        url, socket_timeout=seconds, socket_connect_timeout=seconds, max_connections=8, **tls_defaults(url)
     )
     return ArqRedis(
         connection_pool=pool,

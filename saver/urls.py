@@ -5,6 +5,7 @@ No error of this module quotes a part of an address: any part may be the passwor
 """
 
 import re
+from typing import Any
 from urllib.parse import parse_qs
 
 REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
@@ -59,6 +60,14 @@ def check_redis_url(url: str) -> None:
 def is_cluster(url: str) -> bool:
     """The address is one of a Redis Cluster."""
     return url.startswith("redis+cluster://")
+
+
+def tls_defaults(url: str) -> dict[str, Any]:
+    """What redis-py is told beside an address: to compare the host with the certificate, which it would not do."""
+    if not url.startswith("rediss:"):
+        return {}
+    wanted = parse_qs(url.partition("?")[2]).get("ssl_cert_reqs", ["required"])
+    return {"ssl_check_hostname": wanted != ["none"]}
 
 
 def check_postgres_url(url: str) -> None:

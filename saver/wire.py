@@ -44,6 +44,7 @@ class Place(NamedTuple):
         tls = None
         if url.startswith("rediss:"):
             tls = ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
+            tls.check_hostname = options.get("ssl_check_hostname", True)
             if options.get("ssl_cert_reqs") in ("none", "CERT_NONE"):
                 tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
             if certificate := options.get("ssl_certfile"):

@@ -1,3 +1,11 @@
 """Fixtures of all tests, one module per subject."""
 
-pytest_plugins = ["tests.fix_servers", "tests.fix_proxy", "tests.fix_tiers", "tests.fix_worker", "tests.fix_doctor"]
+pytest_plugins = [
+    "tests.fix_servers",
+    "tests.fix_proxy",
+    "tests.fix_tiers",
+    "tests.fix_worker",
+    "tests.fix_doctor",
+    "tests.fix_nodes",
+    "tests.fix_tls",
+]

@@ -25,6 +25,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 from saver.config import TierConfig
 from saver.errors import ConfigError
 from saver.queue import queue_name
+from saver.urls import tls_defaults
 
 RETRY_ON = [LostConnection, RedisTimeout, OSError, ReadOnlyError]
 # Without Redis for about this long, the process ends and its supervisor starts it again.
@@ -177,10 +178,7 @@ def _options(config: TierConfig) -> dict[str, Any]:
     scheme = url.partition(":")[0]
     if "+" in scheme:
         raise ConfigError(f"TIER_QUEUE_URL begins with {scheme}, which this version cannot use: name one redis server")
-    options: dict[str, Any] = dict(parse_url(url))
-    if options.get("connection_class") is SSLConnection:
-        options.setdefault("ssl_check_hostname", True)
-    return options
+    return {**tls_defaults(url), **parse_url(url)}
 
 
 def _patience() -> Retry:

@@ -16,6 +16,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from saver.carriers import explained
 from saver.config import TierConfig
 from saver.errors import HotTierError
+from saver.urls import tls_defaults
 
 
 class Refused(NamedTuple):
@@ -40,6 +41,7 @@ class RedisClient:
         seconds = config.redis_timeout.total_seconds()
         client = Redis.from_url(
             url,
+            **tls_defaults(url),
             single_connection_client=True,
             socket_timeout=seconds,
             socket_connect_timeout=seconds,
