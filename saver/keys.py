@@ -12,6 +12,7 @@ Where a thread lives in Redis: the only place that spells a key.
 | `<prefix>:{pNNN}:quarantine`         | hash   | thread -> why Postgres refused it, since when   | until archived     |
 | `<prefix>:settings`                  | hash   | what all processes must agree on (partitions)   | for ever           |
 | `<prefix>:gauges`                    | hash   | gauges of the whole system, by one worker       | for ever           |
+| `<prefix>:workers`                   | zset   | worker -> moment it was last seen alive         | a day              |
 
 All keys of one partition share its hash tag, so a script is atomic over a thread and its indexes on Redis Cluster too.
 The thread id stands last, so no id can reach the keys of another thread. Moments are milliseconds of the Redis clock.
@@ -51,6 +52,10 @@ class Keys:
     @property
     def gauges(self) -> str:
         return f"{self.prefix}:gauges"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.prefix}:workers"
 
     def partition(self, thread_id: str) -> int:
         """The partition of a thread: a hash that is the same in every process and version."""

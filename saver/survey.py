@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from saver.connect import Tiers
 
 SAMPLED_PARTITIONS = 64
+ALIVE_MS = 30_000  # a worker that was not seen for this long is not counted
+FORGOTTEN_MS = 86_400_000
 
 
 class Waiting(NamedTuple):
@@ -34,6 +36,7 @@ class HotSurvey:
     wanted_threads: int = 0
     quarantined_threads: int = 0
     size_bytes: int = 0  # an estimate from a sample of threads
+    workers: int = 0  # that live
 
 
 async def waiting(tiers: Tiers) -> list[Waiting]:
@@ -68,7 +71,8 @@ async def survey_hot(tiers: Tiers) -> HotSurvey:
             ("HLEN", keys.quarantine(partition)),
             ("ZRANGE", keys.dirty(partition), 0, 0, "WITHSCORES"),
         ]
-    replies = await tiers.hot.commands(commands)
+    commands.append(("ZCOUNT", keys.workers, now_ms - ALIVE_MS, "+inf"))
+    *replies, workers = await tiers.hot.commands(commands)
     threads, dirty, idle_due, wanted, quarantined = (sum(replies[at::6]) for at in range(5))
     oldest_ms = min((float(reply[1]) for reply in replies[5::6] if reply), default=now_ms)
     return HotSurvey(
@@ -79,6 +83,7 @@ async def survey_hot(tiers: Tiers) -> HotSurvey:
         wanted_threads=wanted,
         quarantined_threads=quarantined,
         size_bytes=await _estimated_bytes(tiers, threads),
+        workers=workers,
     )
 
 
@@ -111,6 +116,18 @@ async def shared(tiers: Tiers) -> dict[str, float]:
     """The numbers that workers left. Raises HotTierError."""
     flat = await tiers.hot.command("HGETALL", tiers.keys.gauges)
     return {name.decode(): float(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+async def say_alive(tiers: Tiers, worker: str) -> None:
+    """Note that this worker lives, and forget those that died long ago. Raises HotTierError."""
+    now_ms = await clock_ms(tiers)
+    key = tiers.keys.workers
+    await tiers.hot.commands([("ZADD", key, now_ms, worker), ("ZREMRANGEBYSCORE", key, "-inf", now_ms - FORGOTTEN_MS)])
+
+
+async def say_gone(tiers: Tiers, worker: str) -> None:
+    """Note that this worker ends. Raises HotTierError."""
+    await tiers.hot.command("ZREM", tiers.keys.workers, worker)
 
 
 async def _estimated_bytes(tiers: Tiers, threads: int) -> int:

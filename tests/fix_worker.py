@@ -25,8 +25,9 @@ STOP_SECONDS = 25.0
 class Worker:
     """`arq worker.Settings` in a directory of its own."""
 
-    def __init__(self, variables: dict[str, str], directory: Path) -> None:
+    def __init__(self, variables: dict[str, str], directory: Path, settings: str = "worker.Settings") -> None:
         self.port = free_port()
+        self._settings = settings
         self._log = directory / f"worker-{self.port}.log"
         self._directory = directory
         self._environment = environment_for({"TIER_METRICS_PORT": str(self.port), **variables})
@@ -36,7 +37,7 @@ class Worker:
         """Start it; it is not ready yet."""
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(
-                [ARQ, "worker.Settings"], env=self._environment, cwd=self._directory, stdout=output, stderr=output
+                [ARQ, self._settings], env=self._environment, cwd=self._directory, stdout=output, stderr=output
             )
 
     @property
@@ -123,8 +124,8 @@ def start_worker(config: TierConfig, tmp_path: Path) -> Iterator[StartWorker]:
     """A function that starts a worker for `config`, with more variables; what still runs is killed with the test."""
     with ExitStack() as stack:
 
-        def start(**more: str) -> Worker:
-            worker = Worker(variables_of(config, **more), tmp_path)
+        def start(settings: str = "worker.Settings", **more: str) -> Worker:
+            worker = Worker(variables_of(config, **more), tmp_path, settings)
             worker.start()
             stack.callback(worker.kill)
             return worker

@@ -12,7 +12,6 @@ The scrape address: /metrics, /healthz, /readyz and a status page, served by us 
 import asyncio
 import errno
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -25,7 +24,6 @@ from worker import metrics, page
 from worker.config import WorkerConfig
 from worker.queue import QueueRedis
 
-LATEST_BEAT_SECONDS = 60.0  # arq shows itself every 15 s
 READY_SECONDS = 3.0
 REQUEST_SECONDS = 10.0
 MOST_PORTS = 100  # tried before the scrape address is given up
@@ -60,8 +58,7 @@ class Probes:
 
     async def healthz(self) -> Answer:
         """Whether arq's main loop is alive."""
-        age = time.monotonic() - self._queue.last_beat
-        is_alive = age < LATEST_BEAT_SECONDS
+        is_alive, age = self._queue.is_alive, self._queue.silence_seconds
         text = f"{'ok' if is_alive else 'stuck'}: the main loop was seen {age:.0f} s ago\n"
         return _status(is_alive), _PLAIN, text.encode()
 

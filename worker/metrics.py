@@ -59,9 +59,10 @@ _SYSTEM = {
     "tier_wanted_threads": "Threads that wait to be promoted.",
     "tier_quarantined_threads": "Threads that cannot be archived, set aside so that they do not starve others.",
     "tier_hot_bytes": "Memory of all threads in Redis, estimated from a sample of them.",
+    "tier_workers": "Workers whose main loop runs, wherever they are.",
     "tier_cold_threads": "Threads in Postgres.",
 }
-_HOT_NAMES = tuple(_SYSTEM)[:7]  # in the order of HotSurvey
+_HOT_NAMES = tuple(_SYSTEM)[:8]  # in the order of HotSurvey
 _SURVEYED, _COLD_UP = "surveyed_ms", "cold_up"
 SUCCESS = "success:"
 
@@ -81,11 +82,13 @@ class _System(Collector):
                 yield GaugeMetricFamily(name, text, value=self.values[name])
         success = GaugeMetricFamily(
             "tier_last_success_timestamp_seconds",
-            "When a job last did its work, or found that there was none.",
+            "When a job last did its work, or found that there was none; 0 if it never did.",
             labels=["job"],
         )
         for job in JOBS:
-            if moment := max(values.get(SUCCESS + job, 0) for values in (self.values, self.own)):
+            moment = max(values.get(SUCCESS + job, 0) for values in (self.values, self.own))
+            # Without an answer of Redis nobody knows, and a retention that nobody wants never succeeds.
+            if moment or (self.values and job != "retain"):
                 success.add_metric([job], moment)
         yield success
 

@@ -34,6 +34,7 @@ def drawn() -> bytes:
         '<meta name="viewport" content="width=device-width">'
         f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}"><style>{_STYLE}</style></head><body><h1>Tiers</h1>'
         + _table("Threads", ("tier", "threads", "answers"), _tiers(values))
+        + f"<p>Workers alive: {escape(_count(values, 'tier_workers'))}</p>"
         + _table("Waiting", ("for", "threads", "longest"), _waiting(values))
         + _table("Jobs", ("job", "last success", "failures of this worker"), _jobs(values, now))
         + f"<p>Version {escape(_version())}. Numbers are of all workers unless it says otherwise. "
@@ -71,7 +72,13 @@ def _jobs(values: dict[str, float], now: float) -> Iterable[tuple[Cell, ...]]:
     for job in JOBS:
         moment = values.get(f"tier_last_success_timestamp_seconds {job}")
         failures = values.get(f"tier_job_failures_total {job}", 0.0)
-        yield job, f"{_duration(now - moment)} ago" if moment else "-", (f"{failures:.0f}", failures > 0)
+        yield job, _since(moment, now), (f"{failures:.0f}", failures > 0)
+
+
+def _since(moment: float | None, now: float) -> str:
+    if moment is None:
+        return "-"
+    return f"{_duration(now - moment)} ago" if moment else "never"
 
 
 def _count(values: dict[str, float], name: str) -> str:

@@ -32,6 +32,7 @@ RETRY_ON = [LostConnection, RedisTimeout, OSError, ReadOnlyError]
 OUTAGE_SECONDS = 30.0
 FIRST_SECONDS = 1.0
 PAUSE_SECONDS = 0.25
+LATEST_BEAT_SECONDS = 60.0  # arq shows itself every 15 s
 _RETRIES = 6  # of one command, and of connecting for it: about 20 s together
 _BEGINNINGS = ("PSETEX", "ZADD")
 _NEEDS_NO_ROOM = ("GET", "DEL", "ZREM", "EXPIRE", "PEXPIRE")
@@ -56,6 +57,16 @@ class QueueRedis(ArqRedis):
         super().__init__(*arguments, **options)
         self.last_beat = time.monotonic()
         self.is_full = False
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long ago arq's main loop was seen."""
+        return time.monotonic() - self.last_beat
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether arq's main loop runs."""
+        return self.silence_seconds < LATEST_BEAT_SECONDS
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
         """A transaction that knows what a full Redis still takes."""

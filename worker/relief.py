@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from jobs.sweep import sweep
+from worker.background import beside
 from worker.functions import Context, Work, archive, demote
 
 LOOK_SECONDS = 1.0
@@ -20,13 +21,8 @@ log = logging.getLogger(__name__)
 @asynccontextmanager
 async def relieving(ctx: Context) -> AsyncIterator[None]:
     """Watch for a full queue while the body runs."""
-    task = asyncio.create_task(_watch(ctx))
-    task.add_done_callback(_told)
-    try:
+    async with beside(_watch(ctx), "nobody watches for a full queue any more"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def relieve(ctx: Context) -> None:
@@ -49,8 +45,3 @@ async def _watch(ctx: Context) -> None:
             work.queue.is_full = False
             log.error("Redis is full: no job can be queued, so what is due is moved without arq")
             await relieve(ctx)
-
-
-def _told(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()):
-        log.error("nobody watches for a full queue any more", exc_info=error)

@@ -26,6 +26,7 @@ from worker.config import WorkerConfig
 from worker.functions import Context, Work
 from worker.health import Probes, serve
 from worker.logs import configure_logging
+from worker.presence import present
 from worker.relief import relieving
 
 # A killed worker's job is free again after this and the 10 s that arq adds.
@@ -105,6 +106,7 @@ async def startup(config: WorkerConfig, ctx: Context) -> None:
             await _warn_of_eviction(tiers)
             ctx["work"] = Work(tiers, ctx["redis"])
             await stack.enter_async_context(relieving(ctx))
+            await stack.enter_async_context(present(tiers, ctx["redis"]))
             await stack.enter_async_context(serve(config, Probes(tiers, ctx["redis"]).routes))
             ctx["close"] = stack.pop_all().aclose
     except TierError as error:

@@ -194,7 +194,10 @@ def test_status_counts_threads_and_what_waits(run: Run, config: TierConfig) -> N
     assert (hot["threads"], hot["dirty_threads"], hot["quarantined_threads"]) == (2, 2, 0)
     assert hot["oldest_dirty_seconds"] > 0
     assert shown["cold"]["threads"] == 1
-    assert run("status").exit_code == 0
+    assert shown["workers"] == 0
+    told = run("status")
+    assert told.exit_code == 0
+    assert "none alive" in told.stdout
 
 
 def test_status_changes_nothing_on_servers_that_nobody_used(run: Run, redis_url: str, prefix: str) -> None:

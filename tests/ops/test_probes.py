@@ -13,8 +13,8 @@ from tests.builders import Thread
 from tests.fix_proxy import Proxy
 from tests.fix_worker import StartWorker, Worker
 from tests.waiting import eventually
-from worker.health import LATEST_BEAT_SECONDS, Probes
-from worker.queue import QueueRedis, open_queue
+from worker.health import Probes
+from worker.queue import LATEST_BEAT_SECONDS, QueueRedis, open_queue
 
 SYSTEM = (
     "tier_hot_threads",
@@ -25,6 +25,7 @@ SYSTEM = (
     "tier_cold_threads",
     "tier_hot_bytes",
     "tier_quarantined_threads",
+    "tier_workers",
 )
 OWN = (
     "tier_archived_threads_total",
@@ -74,7 +75,7 @@ def test_what_nobody_waits_for_has_succeeded(start_worker: StartWorker) -> None:
     def moments() -> list[float]:
         metrics = worker.metrics()
         names = (f"tier_last_success_timestamp_seconds{{job={job}}}" for job in ("archive", "demote", "promote"))
-        return [metrics[name] for name in names if name in metrics]
+        return [metrics[name] for name in names if metrics.get(name)]
 
     eventually(lambda: len(moments()) == 3, within_seconds=15)
     assert all(abs(time.time() - moment) < 60 for moment in moments())

@@ -19,7 +19,7 @@ COMMANDS = {
     "quarantine": "List threads that Postgres refused, or try them again.",
     "retain": "Delete what the retention policy says, or say what that would be.",
     "show": "Show where a thread is and how large, never what is in it.",
-    "status": "Show how many threads each tier has and what waits.",
+    "status": "Show how many threads each tier has, what waits and who works.",
     "verify": "Compare both tiers row by row, of all threads in Redis or of some.",
 }
 _MODULES = {"delete": "move", "demote": "move", "promote": "move"}

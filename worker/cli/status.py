@@ -19,8 +19,6 @@ from worker.cli.reach import Reach, reach
 from worker.config import WorkerConfig
 from worker.metrics import SUCCESS
 
-NO_SWEEP = "workers     none has looked for work yet; start one: arq worker.Settings"
-
 
 @dataclass(frozen=True, slots=True)
 class ColdSurvey:
@@ -49,7 +47,7 @@ class Status:
 @click.option("--watch", "every", is_flag=False, flag_value=2.0, type=click.FloatRange(0.1), metavar="[SECONDS]",
               help="Look again every 2 seconds, or as often as told, until Ctrl-C.")  # fmt: skip
 def status(as_json: bool, every: float | None) -> None:
-    """Show how many threads each tier has and what waits.
+    """Show how many threads each tier has, what waits and who works.
 
     Exit code 1 when a tier does not answer, or when threads are in quarantine.
     """
@@ -112,7 +110,6 @@ def _drawn(found: Status) -> Group:
     hot, cold = found.hot, found.cold
     output.row(tiers, ("hot", hot and hot.threads, hot and output.size(hot.size_bytes)))
     output.row(tiers, ("cold", cold and cold.threads, cold and output.size(cold.size_bytes)))
-    workers = Text(f"workers     last sweep {output.ago(found.last_sweep)} ago" if found.last_sweep else NO_SWEEP)
     if hot is None:
         return Group(tiers)
     waiting = output.table("waits", "threads", "longest")
@@ -121,7 +118,12 @@ def _drawn(found: Status) -> Group:
     output.row(waiting, ("to be demoted", hot.idle_due_threads, None))
     output.row(waiting, ("to be promoted", hot.wanted_threads, None))
     output.row(waiting, ("in quarantine", hot.quarantined_threads, None))
-    return Group(tiers, Text(), waiting, Text(), workers)
+    return Group(tiers, Text(), waiting, Text(), Text(f"workers     {_workers(hot.workers, found.last_sweep)}"))
+
+
+def _workers(alive: int, last_sweep: timedelta | None) -> str:
+    swept = f"the last sweep was {output.ago(last_sweep)} ago" if last_sweep else "none has looked for work yet"
+    return f"{alive} alive, {swept}" if alive else f"none alive, {swept}; start one: arq worker.Settings"
 
 
 def _plain(found: Status) -> dict[str, Any]:
@@ -129,4 +131,5 @@ def _plain(found: Status) -> dict[str, Any]:
     plain: dict[str, Any] = {"faults": found.faults, "last_sweep_seconds": last_sweep}
     for tier, counted in (("hot", found.hot), ("cold", found.cold)):
         plain[tier] = asdict(counted) if counted else None
+    plain["workers"] = plain["hot"].pop("workers") if found.hot else None
     return plain
