@@ -1,7 +1,8 @@
 """
 Demote: archive what is not in Postgres yet of idle threads, then drop them from Redis.
 
-The script that drops looks again: a write or a read that came meanwhile keeps the thread hot.
+The script that drops looks again: a write or a read that came meanwhile keeps the thread hot. With TIER_ON_IDLE=expire
+a thread vanishes by itself; what it leaves in the indexes goes here.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,6 +21,7 @@ class DemoteTurn:
     """What became of a partition."""
 
     demoted: int = 0
+    vanished: int = 0
     archived: ArchiveTurn = field(default_factory=ArchiveTurn)
     is_done: bool = False  # nothing is due any more
 
@@ -44,7 +46,10 @@ async def demote_due(tiers: Tiers, partition: int) -> DemoteTurn:
 async def _evict(tiers: Tiers, names: Collection[str], done: DemoteTurn) -> set[str]:
     """Drop those that are clean and idle. Returns those that are not archived."""
     idle_ms = round(tiers.config.demote_after.total_seconds() * 1000)
-    replies = await tiers.hot.call_many([hot.evict(tiers.keys.thread(name), name, idle_ms) for name in names])
+    vanishing = tiers.config.on_idle == "expire"
+    requests = [hot.evict(tiers.keys.thread(name), name, idle_ms, vanishing=vanishing) for name in names]
+    replies = await tiers.hot.call_many(requests)
     answers: Sequence[Evicted] = [Evicted(reply) for reply in replies]
     done.demoted += answers.count(Evicted.DROPPED)
+    done.vanished += answers.count(Evicted.VANISHED)
     return {name for name, answer in zip(names, answers, strict=True) if answer is Evicted.NOT_ARCHIVED}

@@ -49,6 +49,10 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
     HotTierError; then the logs stand as they were, or were copied and will be copied again.
     """
 
+    if wait and tiers.config.on_idle == "expire":
+        # Who asks for it by name wants it kept; what is archived must not vanish later and leave an old copy behind.
+        await tiers.hot.call_many([hot.keep(tiers.keys.thread(thread_id), thread_id) for thread_id in thread_ids])
+
     async def copy(transaction: Transaction) -> _Copy:
         return await _copy(tiers, transaction, thread_ids, wait)
 

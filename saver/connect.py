@@ -60,8 +60,6 @@ def refuse_unbuilt(config: TierConfig) -> None:
     faults = []
     if "+" in scheme:
         faults.append(f"TIER_REDIS_URL begins with {scheme}, which this version cannot use yet: name one redis server")
-    if config.on_idle != "archive":
-        faults.append(f"TIER_ON_IDLE is {config.on_idle}, which this version does not do yet: use archive")
     if config.keep_checkpoints is not None:
         faults.append("TIER_KEEP_CHECKPOINTS is set, which this version does not do yet: use off")
     if faults:

@@ -27,22 +27,22 @@ async def delete(tiers: Tiers, thread_id: str) -> None:
         names = ("delete_checkpoints", "delete_blobs", "delete_writes", "bury")
         await transaction.fetch_many([(name, where) for name in names])
 
-    await change_cold(tiers, thread_id, change, drop_refused=True)
+    await change_cold(tiers, thread_id, change, is_delete=True)
 
 
 async def change_cold(
-    tiers: Tiers, thread_id: str, change: Change, *, drop_refused: bool = False, held: Sequence[str] = ()
+    tiers: Tiers, thread_id: str, change: Change, *, is_delete: bool = False, held: Sequence[str] = ()
 ) -> None:
     """
     Change the cold rows of a thread while nobody else moves it and hot does not have it; nobody moves those held.
 
-    With `drop_refused`, rows that Postgres does not take are dropped rather than archived first.
+    For a deletion, rows that Postgres does not take, or that would vanish, are dropped rather than archived first.
     """
 
     async def evict_and_change(transaction: Transaction) -> bool:
         await transaction.fetch("lock_exclusive_pair", {"thread_ids": [thread_id, *held]})
         await tiers.pause("destroy: locked")
-        reply = await tiers.hot.call(hot.evict(tiers.keys.thread(thread_id), thread_id, 0))
+        reply = await tiers.hot.call(hot.evict(tiers.keys.thread(thread_id), thread_id, 0, vanishing=is_delete))
         if Evicted(reply) is Evicted.NOT_ARCHIVED:
             return False
         await tiers.pause("destroy: evicted")
@@ -56,7 +56,7 @@ async def change_cold(
         try:
             await archive(tiers, [thread_id], wait=True)
         except ColdTierError as error:
-            if not (drop_refused and error.is_refusal):
+            if not (is_delete and error.is_refusal):
                 raise
             await _drop(tiers, thread_id)
         if attempt > 5:

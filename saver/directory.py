@@ -38,8 +38,7 @@ async def list_threads(tiers: Tiers, metadata: Mapping[str, Any] | None, limit: 
 
     A thread that no worker has archived yet is found too. Raises HotTierError, ColdTierError.
     """
-    dirty = await _dirty(tiers)
-    heads = await _heads(tiers, dirty)
+    heads = await _heads(tiers, await _not_archived(tiers))
     waiting = await _matching(tiers, heads, dict(metadata or {}), limit)
     # Only what hot has told of: a thread that left it since is told of by cold.
     parameters = {"skip": list(heads), "filter": Jsonb(dict(metadata)) if metadata else None, "limit": limit}
@@ -49,9 +48,11 @@ async def list_threads(tiers: Tiers, metadata: Mapping[str, Any] | None, limit: 
     return found[:limit]
 
 
-async def _dirty(tiers: Tiers) -> list[str]:
+async def _not_archived(tiers: Tiers) -> list[str]:
+    # What vanishes is never dirty: there it may be any thread.
+    index = tiers.keys.idle if tiers.config.on_idle == "expire" else tiers.keys.dirty
     partitions = range(tiers.keys.partitions)
-    commands = [("ZREVRANGE", tiers.keys.dirty(p), 0, MOST_DIRTY - 1, "WITHSCORES") for p in partitions]
+    commands = [("ZREVRANGE", index(p), 0, MOST_DIRTY - 1, "WITHSCORES") for p in partitions]
     replies = await tiers.hot.commands(commands)
     scored = [(float(score), member.decode()) for reply in replies for member, score in _pairs(reply)]
     return [thread_id for _, thread_id in sorted(scored, reverse=True)[:MOST_DIRTY]]

@@ -61,6 +61,7 @@ class Stored(NamedTuple):
     position: int = 0
     is_first_of_partition: bool = False
     has_parent: bool = False
+    vanishes: bool = False  # without access for TIER_ON_IDLE=expire, and nothing of it is archived
 
 
 def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str, confirmed: str = "") -> Request:
@@ -93,10 +94,15 @@ def put_writes(keys: ThreadKeys, thread_id: str, namespace: str, checkpoint_id: 
 def stored(reply: list[Any]) -> Stored:
     status = Status(reply[0])
     if status is Status.OK:
-        return Stored(status, "", reply[1], reply[2], bool(reply[3]))
+        return Stored(status, "", reply[1], reply[2], bool(reply[3]), vanishes=reply[4] > 0)
     if status is Status.PART:
         return Stored(status, "", reply[1], has_parent=bool(reply[2]))
     return Stored(status, reply[1].decode() if status is Status.MISS else "")
+
+
+def keep(keys: ThreadKeys, thread_id: str) -> Request:
+    """Let a thread that vanishes be archived from now on."""
+    return Request(script("keep"), keys, (thread_id,))
 
 
 # ---- reading
@@ -189,8 +195,13 @@ def hydrate(
     floor: str,
     others: list[str],
     rows: Rows,
+    vanishes_after_ms: int = 0,
 ) -> Request:
-    """Make a namespace resident. The rows are those of the namespace from the floor on; `others` are left in cold."""
+    """
+    Make a namespace resident. The rows are those of the namespace from the floor on; `others` are left in cold.
+
+    A thread that is new in hot vanishes after a time without access, unless that is 0.
+    """
     blobs_of: dict[str, list[str]] = {}
     fields: list[str | bytes] = []
     for blob in rows.blobs:
@@ -210,8 +221,8 @@ def hydrate(
         ]
         fields += ("c", row.checkpoint_id, pack_checkpoint(row, names))
     head = max((row.checkpoint_id for row in rows.checkpoints), default="")
-    arguments = (thread_id, token, incarnation, namespace, floor, head, len(others), *others, *fields)
-    return Request(script("hydrate"), keys, arguments)
+    place = (thread_id, token, incarnation, namespace, floor, head, vanishes_after_ms)
+    return Request(script("hydrate"), keys, (*place, len(others), *others, *fields))
 
 
 def channel_versions(row: CheckpointRow) -> dict[str, Any]:
@@ -282,14 +293,16 @@ def drop(keys: ThreadKeys, thread_id: str, incarnation: int, tail: int | None = 
 class Evicted(IntEnum):
     """Whether a thread left Redis."""
 
+    VANISHED = 2
     DROPPED = 1
     NOT_ARCHIVED = 0
     ABSENT = -1
     IN_USE = -2
 
 
-def evict(keys: ThreadKeys, thread_id: str, idle_ms: int) -> Request:
-    return Request(script("evict"), keys, (thread_id, idle_ms))
+def evict(keys: ThreadKeys, thread_id: str, idle_ms: int, *, vanishing: bool = False) -> Request:
+    """Drop a thread that is archived; with `vanishing` also one that nothing is ever archived of."""
+    return Request(script("evict"), keys, (thread_id, idle_ms, int(vanishing)))
 
 
 def absent(keys: ThreadKeys, thread_id: str) -> Request:

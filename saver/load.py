@@ -10,6 +10,7 @@ from saver.archive import archive
 from saver.cold import Transaction, rows_from
 from saver.connect import Tiers
 from saver.hot import WHOLE, Status
+from saver.policy import vanishes_after_ms
 from saver.rows import Rows
 
 MOST_ATTEMPTS = 5
@@ -38,8 +39,11 @@ async def load(tiers: Tiers, thread_id: str, namespace: str, token: str) -> bool
     await tiers.pause("load: begins")
     incarnation, floor, others, rows = await _read(tiers, thread_id, namespace)
     await tiers.pause("load: read")
+    is_known = len(rows) > 0 or bool(others)
+    vanishes_ms = 0 if is_known else vanishes_after_ms(tiers.config)
     keys = tiers.keys.thread(thread_id)
-    reply = await tiers.hot.call(hot.hydrate(keys, thread_id, token, incarnation, namespace, floor, others, rows))
+    request = hot.hydrate(keys, thread_id, token, incarnation, namespace, floor, others, rows, vanishes_ms)
+    reply = await tiers.hot.call(request)
     if reply == -1:
         await heal(tiers, thread_id)
     return bool(reply == 1)

@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 
-from saver import hot
+from saver import hot, policy
 from saver.archive import archive
 from saver.codec import Address, Codec, address_of
 from saver.cold import rows_from
@@ -88,6 +88,8 @@ def put(
         reply = hot.stored((yield hot.put(keys, encoded, run_history, confirmed)))
         if reply.status is Status.OK:
             WRITES["checkpoint"].inc()
+            if reply.vanishes and policy.is_archived(context.config, config, metadata):
+                yield hot.keep(keys, address.thread_id)
             yield from _acknowledge(context, address.thread_id, reply)
             return address.config
         if reply.status is Status.NEED:

@@ -118,16 +118,19 @@ async def _archive_all(tiers: Tiers, runs: Sequence[str]) -> set[str]:
     """
     Archive what waits for Postgres, so that one question to cold finds the runs of all threads.
 
-    Returns those threads of the runs that Postgres refuses: they are in hot alone.
+    Returns those threads of the runs that are in hot alone: Postgres refuses them, or they vanish by themselves.
     """
-    refused: list[str] = []
+    alone: list[str] = []
     for partition in range(tiers.keys.partitions):
         dirty = await tiers.hot.command("ZRANGE", tiers.keys.dirty(partition), 0, -1)
         aside = await tiers.hot.command("HKEYS", tiers.keys.quarantine(partition))
-        refused += [member.decode() for member in aside]
-        refused += await _drain_many(tiers, [member.decode() for member in dirty])
+        alone += [member.decode() for member in aside]
+        alone += await _drain_many(tiers, [member.decode() for member in dirty])
+        if tiers.config.on_idle == "expire":
+            resident = await tiers.hot.command("ZRANGE", tiers.keys.idle(partition), 0, -1)
+            alone += [member.decode() for member in resident]
     found = set()
-    for thread_id in refused:
+    for thread_id in alone:
         entries = await entries_of(tiers, Query(thread_id, None, "", "", None), thread_id)
         if any(entry.row and str(json.loads(entry.row.metadata).get("run_id")) in runs for entry in entries.values()):
             found.add(thread_id)

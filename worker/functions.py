@@ -103,8 +103,9 @@ async def demote(ctx: Context, partition: int) -> None:
     async def move(work: Work) -> bool:
         done = await demote_due(work.tiers, partition)
         metrics.DEMOTED_THREADS.inc(done.demoted)
+        metrics.VANISHED_THREADS.inc(done.vanished)
         _count_archived("demote", done.archived)
-        _tell("threads demoted", partition, threads=done.demoted)
+        _tell("threads demoted", partition, threads=done.demoted, vanished=done.vanished)
         return done.is_done
 
     await _move(ctx, "demote", partition, move)

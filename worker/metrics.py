@@ -33,6 +33,7 @@ ARCHIVED_ROWS = Counter("tier_archived_rows", "Rows copied to Postgres.")
 ARCHIVED_BYTES = Counter("tier_archived_bytes", "Bytes of content copied to Postgres.")
 TRIMMED_ROWS = Counter("tier_trimmed_rows", "Rows of threads in use that left Redis after they were archived.")
 DEMOTED_THREADS = Counter("tier_demoted_threads", "Threads that left Redis because they were idle.")
+VANISHED_THREADS = Counter("tier_vanished_threads", "Threads that ended with TIER_ON_IDLE=expire, in Redis alone.")
 PROMOTED_THREADS = Counter("tier_promoted_threads", "Threads that were brought into Redis ahead of need.")
 RETAINED_THREADS = Counter(
     "tier_retained_threads", "Threads old enough to be deleted, by what was done with them.", ["action"]

@@ -22,6 +22,7 @@ if n < 0 then
   return { MISS }
 end
 redis.pcall('ZADD', KEYS[5], 'XX', now(), ARGV[1])
+live_on()
 local ids, is_known, most = {}, {}, tonumber(ARGV[5])
 for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
   local number, id = string.match(name, '^[ck](%d+):(.*)$')

@@ -5,7 +5,8 @@ Refused when the load token is gone (the thread was evicted or changed since) or
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
 ARGV    1 thread id   2 load token   3 incarnation   4 namespace   5 floor   6 head
-        7 count of other namespaces in cold   8... those, then kind (c, b, w), name and value, in triples
+        7 ms without access until a new thread vanishes, 0 if it is archived
+        8 count of other namespaces in cold   9... those, then kind (c, b, w), name and value, in triples
 RETURN  1 resident now, 0 refused, -1 suspect
 ]]
 local status, incarnation, tail, count = resident()
@@ -22,13 +23,13 @@ if status then
     return 0
   end
 else
-  incarnation, tail, count = tonumber(ARGV[3]), 0, 0
-  for i = 8, 7 + ARGV[7] do
+  incarnation, tail, count, vanishes_after = tonumber(ARGV[3]), 0, 0, tonumber(ARGV[7])
+  for i = 9, 8 + ARGV[8] do
     redis.call('HSET', KEYS[1], 'N' .. ARGV[i], cmsgpack.pack(-1))
   end
 end
 local n = count
-for i = 8 + ARGV[7], #ARGV, 3 do
+for i = 9 + ARGV[8], #ARGV, 3 do
   local kind, name, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if kind == 'w' then
     redis.call('HSET', KEYS[1], 'w' .. n .. ':' .. name .. ':0', value, 'k' .. n .. ':' .. name, 1)

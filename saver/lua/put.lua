@@ -8,8 +8,9 @@ ARGV    1 thread id   2 namespace   3 checkpoint id   4 parent that must exist, 
         5 history of the run, or empty   6 token candidate   7 token lifetime, ms
         8 incarnation in which the parent was found in cold, or empty   9 checkpoint row, its references first
         10... blob name and blob, in pairs; an empty blob may be missing
-RETURN  {0, incarnation, tail, 1 if the partition was clean}, {1, load token} not resident, {2} a blob is missing,
-        {3} suspect, {4} parent or history gone, {5, incarnation, 1 if hot has the parent} cold is to be asked for it
+RETURN  {0, incarnation, tail, 1 if the partition was clean, ms without access until it vanishes or 0},
+        {1, load token} not resident, {2} a blob is missing, {3} suspect, {4} parent or history gone,
+        {5, incarnation, 1 if hot has the parent} cold is to be asked for it
 ]]
 local status, incarnation, tail, count, place = resident(ARGV[2])
 if status == SUSPECT then
@@ -53,4 +54,4 @@ local first
 tail, first = log_rows(names, tail, now())
 local newest = cmsgpack.pack(n, floor, id > head and id or head)
 save_state(incarnation, tail, count, names[#names], ARGV[9], 'N' .. ARGV[2], newest)
-return { OK, incarnation, tail, first }
+return { OK, incarnation, tail, first, vanishes_after }

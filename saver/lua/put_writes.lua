@@ -6,7 +6,8 @@ A call that repeats the newest one of its checkpoint is stored once.
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
 ARGV    1 thread id   2 namespace   3 checkpoint id   4 token candidate
         5 token lifetime, ms   6 the writes
-RETURN  {0, incarnation, tail, 1 if the partition was clean}, {1, load token} not resident, {3} suspect
+RETURN  {0, incarnation, tail, 1 if the partition was clean, ms without access until it vanishes or 0},
+        {1, load token} not resident, {3} suspect
 ]]
 local status, incarnation, tail, count, place = resident(ARGV[2])
 if status == SUSPECT then
@@ -30,4 +31,4 @@ if calls == 0 or redis.call('HGET', KEYS[1], 'w' .. suffix .. ':' .. (calls - 1)
   tail, first = log_rows({ name }, tail, now())
   save_state(incarnation, tail, count, name, ARGV[6], 'k' .. suffix, calls + 1)
 end
-return { OK, incarnation, tail, first }
+return { OK, incarnation, tail, first, vanishes_after }

@@ -24,6 +24,7 @@ if n < 0 then
   return { MISS, HISTORY }
 end
 redis.pcall('ZADD', KEYS[5], 'XX', now(), ARGV[1])
+live_on()
 local id = ARGV[3] ~= '' and ARGV[3] or head
 local row = redis.call('HGET', KEYS[1], 'c' .. n .. ':' .. id)
 local blobs = {}

@@ -5,8 +5,9 @@ KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quaran
 ARGV    1 thread id
 RETURN  nothing, or an error on a replica
 
-Fields of the thread: `s` (incarnation, history, tail, count of namespaces), `N<ns>` (number, floor, head; number -1 for
-a namespace that is in cold and not loaded), `c<n>:<id>` checkpoint, `b<n>:<channel><NUL><version>` blob,
+Fields of the thread: `s` (incarnation, history, tail, count of namespaces, ms without access until it vanishes or 0),
+`N<ns>` (number, floor, head; number -1 for a namespace that is in cold and not loaded), `c<n>:<id>` checkpoint,
+`b<n>:<channel><NUL><version>` blob,
 `w<n>:<id>:<k>` the k-th call of put_writes, `k<n>:<id>` how many. The tail counts every row ever logged in this
 incarnation; the log keeps the last of them, so an acknowledgement only shortens a list and works when memory is full.
 ]]
@@ -32,15 +33,36 @@ local function forget()
   redis.call('HDEL', KEYS[7], ARGV[1])
 end
 
+-- Of a thread that vanishes; known once its state was read. Its two keys end at the same moment: never only one.
+local vanishes_after = 0
+
+local function live_on()
+  if vanishes_after > 0 then
+    local ends = string.format('%.0f', tonumber(now()) + vanishes_after)
+    redis.call('PEXPIREAT', KEYS[1], ends)
+    redis.call('PEXPIREAT', KEYS[2], ends)
+  end
+end
+
+-- More fields and their values may be stored with it.
+local function save_state(incarnation, tail, count, ...)
+  redis.call('HSET', KEYS[1], 's', cmsgpack.pack(incarnation, HISTORY, tail, count, vanishes_after), ...)
+  live_on()
+end
+
 -- A copy from another history may lack acknowledged rows: with a log it must be archived first, without one it goes.
+-- One that vanishes is nowhere else, so it is what there is.
 -- Given the name of a namespace, its field comes last: both are read at once.
 local function resident(namespace)
   local found = redis.call('HMGET', KEYS[1], 's', 'N' .. (namespace or ''))
   if not found[1] then
     return nil
   end
-  local incarnation, history, tail, count = cmsgpack.unpack(found[1])
-  if history ~= HISTORY then
+  local incarnation, history, tail, count, after = cmsgpack.unpack(found[1])
+  vanishes_after = after or 0
+  if history ~= HISTORY and vanishes_after > 0 then
+    save_state(incarnation, tail, count)
+  elseif history ~= HISTORY then
     if redis.call('EXISTS', KEYS[2]) == 1 then
       return SUSPECT
     end
@@ -48,11 +70,6 @@ local function resident(namespace)
     return nil
   end
   return OK, incarnation, tail, count, found[2]
-end
-
--- More fields and their values may be stored with it.
-local function save_state(incarnation, tail, count, ...)
-  redis.call('HSET', KEYS[1], 's', cmsgpack.pack(incarnation, HISTORY, tail, count), ...)
 end
 
 -- One token at a time, shared by all who miss; one from before a failover is void.
@@ -72,7 +89,7 @@ local function log_rows(names, tail, moment)
   for first = 1, #names, 1000 do
     length = redis.call('RPUSH', KEYS[2], unpack(names, first, math.min(first + 999, #names)))
   end
-  if length == #names then
+  if length == #names and vanishes_after == 0 then
     is_first = redis.call('EXISTS', KEYS[4]) == 0 and 1 or 0
     redis.call('ZADD', KEYS[4], 'NX', moment, ARGV[1])
   end

@@ -52,7 +52,7 @@ MUTANTS = [
     Mutant(
         "demote_dirty",
         "saver/lua/evict.lua",
-        "if redis.call('EXISTS', KEYS[2]) == 1 then",
+        "if redis.call('EXISTS', KEYS[2]) == 1 and not vanishes then",
         "if false then",
         f"{MOVES}::test_thread_dirtied_during_archive_is_not_evicted",
     ),

@@ -109,7 +109,8 @@ async def _tried(move: Move, tiers: Tiers, thread_id: str) -> str | None:
 async def _demote_idle(idle: timedelta) -> None:
     """Turn after turn of the worker's own job, with another threshold, until nothing is left to do."""
     quiet_pool()
-    config = WorkerConfig.load().model_copy(update={"demote_after": idle})
+    # Who asks for it wants nothing to vanish: what TIER_ON_IDLE=expire would drop is archived too.
+    config = WorkerConfig.load().model_copy(update={"demote_after": idle, "on_idle": "archive"})
     demoted = 0
     async with connect(config) as tiers:
         with output.progress() as bar:

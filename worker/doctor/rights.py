@@ -7,9 +7,9 @@ from worker.doctor.report import Report, listed
 # Our scripts and census, then what only arq sends. Redis checks a script's own commands against the user's rights.
 _OURS = (
     *("auth", "del", "discard", "evalsha", "exists", "get", "hdel", "hexists", "hget", "hgetall", "hkeys", "hlen"),
-    *("hmget", "hset", "hsetnx", "hstrlen", "info", "llen", "lrange", "ltrim", "memory|usage", "multi", "ping"),
-    *("rpush", "script|load", "select", "set", "time", "unlink", "zadd", "zcard", "zcount", "zrandmember", "zrange"),
-    *("zrangebyscore", "zrem", "zrevrange", "zscore"),
+    *("hmget", "hset", "hsetnx", "hstrlen", "info", "llen", "lrange", "ltrim", "memory|usage", "multi"),
+    *("persist", "pexpireat", "ping", "rpush", "script|load", "select", "set", "time", "unlink", "zadd", "zcard"),
+    *("zcount", "zrandmember", "zrange", "zrangebyscore", "zrem", "zrevrange", "zscore"),
 )
 _ARQ = ("dbsize", "exec", "expire", "incrby", "pexpire", "psetex", "setex", "unwatch", "watch", "zremrangebyscore")
 _COMFORT = ("acl|whoami", "client|setinfo")  # nothing fails without them
@@ -33,6 +33,7 @@ _ARGUMENTS: dict[str, tuple[str | int, ...]] = {
     "lrange": ("{key}", 0, 0),
     "ltrim": ("{key}", 0, 0),
     "pexpire": ("{key}", 1),
+    "pexpireat": ("{key}", 1),
     "ping": (),
     "psetex": ("{key}", 1, "v"),
     "rpush": ("{key}", "v"),
