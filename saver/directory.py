@@ -97,9 +97,14 @@ async def _touched(tiers: Tiers, infos: Sequence[ThreadInfo]) -> list[ThreadInfo
 
 async def _count(tiers: Tiers, thread_id: str) -> int:
     request = hot.list_page(tiers.keys.thread(thread_id), thread_id, None, "", "", MOST_CHECKPOINTS)
-    ids = [entry.checkpoint_id for entry in hot.page_read(await tiers.hot.call(request)).entries]
-    [(others,)] = await tiers.cold.fetch("count_others", {"thread_id": thread_id, "ids": ids})
-    return len(ids) + int(others)
+    rows = [entry.row for entry in hot.page_read(await tiers.hot.call(request)).entries if entry.row]
+    parameters = {
+        "thread_id": thread_id,
+        "namespaces": [row.namespace for row in rows],
+        "checkpoint_ids": [row.checkpoint_id for row in rows],
+    }
+    [(others,)] = await tiers.cold.fetch("count_others", parameters)
+    return len(rows) + int(others)
 
 
 def _pairs(reply: Sequence[Any]) -> "zip[tuple[Any, Any]]":

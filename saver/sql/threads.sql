@@ -22,4 +22,5 @@ select thread.thread_id, thread.last_activity, newest.metadata::text,
 select count(*)
   from {schema}.checkpoints
  where thread_id = %(thread_id)s
-   and checkpoint_id <> all(%(ids)s::text[]);
+   and (checkpoint_ns, checkpoint_id) not in (select *
+                                                from unnest(%(namespaces)s::text[], %(checkpoint_ids)s::text[]));

@@ -54,6 +54,17 @@ async def test_checkpoints_in_both_tiers_are_counted_once(saver: TieredSaver, ti
     assert info.checkpoints == 4
 
 
+async def test_checkpoints_of_two_namespaces_with_one_id_are_two(saver: TieredSaver, tiers: Tiers) -> None:
+    """Found by the property test."""
+    await Thread(saver, "t", "child").put({"x": [0]}, id_="1")
+    await saver.demote("t")
+    await Thread(saver, "t").put({"x": [1]}, id_="1")
+
+    [info] = await saver.list_threads()
+
+    assert info.checkpoints == 2
+
+
 def test_blocking_family_lists_too(config: TierConfig) -> None:
     with TieredSaver(config) as saver:
         where: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}

@@ -10,3 +10,9 @@ _PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), phas
 settings.register_profile("glance", _PATIENT, max_examples=15, stateful_step_count=25)
 settings.register_profile("nightly", _PATIENT, max_examples=1000, stateful_step_count=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "glance"))
+
+
+def least_operations() -> int:
+    """Calls that one run makes of a state machine: 100,000 a night, a few hundred at a glance."""
+    chosen = settings()
+    return chosen.max_examples * chosen.stateful_step_count

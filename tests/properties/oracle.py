@@ -7,18 +7,36 @@ Known differences, none of which a graph can see:
   are unique. The test does not do it either.
 - It gives a checkpoint every blob that its versions name. So does cold; hot gives what the checkpoint was put with, and
   snapshots of delta channels. A checkpoint of a graph carries all its values, so the test's do too.
+- It leaves a checkpoint of a format before 4 without the sends that its parent keeps; the Postgres savers add them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import TASKS
 
 
 class Oracle(InMemorySaver):
-    """InMemorySaver that can also copy, prune and forget runs."""
+    """InMemorySaver that can also copy, prune, forget runs and read old formats."""
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        found = super().get_tuple(config)
+        return found and self._with_sends(found)
+
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        return map(self._with_sends, super().list(config, **options))
+
+    def _with_sends(self, found: CheckpointTuple) -> CheckpointTuple:
+        if found.checkpoint["v"] < 4 and found.parent_config:
+            writes = self._ordered_writes(*ids(found.parent_config))
+            if sends := [self.serde.loads_typed(value) for _, channel, value, _ in writes if channel == TASKS]:
+                versions = found.checkpoint["channel_versions"]
+                found.checkpoint["channel_values"][TASKS] = sends
+                versions[TASKS] = max(versions.values())
+        return found
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         for namespace, checkpoints in self.storage.get(source_thread_id, {}).items():
@@ -46,7 +64,7 @@ class Oracle(InMemorySaver):
                 gone = {id_ for id_, row in rows if self.serde.loads_typed(row[1]).get("run_id") in run_ids}
                 self._forget(thread_id, namespace, gone)
 
-    def _ids(self, thread_id: str, namespace: str) -> list[str]:
+    def _ids(self, thread_id: str, namespace: str) -> Sequence[str]:
         return sorted(self.storage[thread_id][namespace])
 
     def _forget(self, thread_id: str, namespace: str, gone: set[str]) -> None:
@@ -54,12 +72,20 @@ class Oracle(InMemorySaver):
         needed = {id_ for id_ in rows if id_ not in gone}
         for head in list(needed):
             needed |= self._ancestry_of_deltas(rows, thread_id, namespace, head)
+            needed |= self._parent_with_sends(rows, thread_id, namespace, head)
         gone -= needed
         for checkpoint_id in gone:
             del rows[checkpoint_id]
             self.writes.pop((thread_id, namespace, checkpoint_id), None)
         for checkpoint_id, (checkpoint, metadata, parent) in rows.items():
             rows[checkpoint_id] = (checkpoint, metadata, None if parent in gone else parent)
+
+    def _parent_with_sends(self, rows: Any, thread_id: str, namespace: str, head: str) -> set[str]:
+        parent = rows[head][2]
+        if parent not in rows or self.serde.loads_typed(rows[head][0])["v"] >= 4:
+            return set()
+        writes = self._ordered_writes(thread_id, namespace, parent)
+        return {parent} if any(channel == TASKS for _, channel, _, _ in writes) else set()
 
     def _ancestry_of_deltas(self, rows: Any, thread_id: str, namespace: str, head: str) -> set[str]:
         """The ancestors back to a stored value, for each channel that was ever counted as a delta."""
