@@ -9,6 +9,7 @@ is reported was seen several times.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from saver import hot
@@ -25,13 +26,25 @@ _NO_INCARNATION = -1
 Name = tuple[str, ...]  # kind, namespace and the rest of a row's key
 
 
+class Fact(StrEnum):
+    """What the tiers do not agree on."""
+
+    HOT_ALONE = "is in hot alone, and not in the log"
+    DIFFERS = "differs"
+    COLD_ALONE = "is in cold alone, though hot holds everything from the floor on"
+
+
 class Difference(NamedTuple):
     """One row that the tiers do not agree on; never what is in it."""
 
     namespace: str
     kind: str
-    name: str
-    fact: str
+    key: tuple[str, ...]  # the rest of its key
+    fact: Fact
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.key)
 
 
 @dataclass(slots=True)
@@ -114,12 +127,12 @@ def _differences(
             continue
         result.rows += 1
         if name not in in_cold:
-            yield _difference(name, "is in hot alone, and not in the log")
+            yield _difference(name, Fact.HOT_ALONE)
         elif in_cold[name] != content and not _may_differ(name, floor):
-            yield _difference(name, "differs")
+            yield _difference(name, Fact.DIFFERS)
     for name in in_cold:
         if name[0] == "checkpoint" and name[2] >= floor and name not in in_hot:
-            yield _difference(name, "is in cold alone, though hot holds everything from the floor on")
+            yield _difference(name, Fact.COLD_ALONE)
 
 
 def _may_differ(name: Name, floor: str) -> bool:
@@ -149,5 +162,5 @@ def _content(row: CheckpointRow | BlobRow | WriteRow) -> tuple[Any, ...]:
             return row.task_path, row.channel, row.type, row.data
 
 
-def _difference(name: Name, fact: str) -> Difference:
-    return Difference(name[1], name[0], " ".join(name[2:]), fact)
+def _difference(name: Name, fact: Fact) -> Difference:
+    return Difference(name[1], name[0], name[2:], fact)

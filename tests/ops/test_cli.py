@@ -237,7 +237,9 @@ def test_demote_wants_one_way_to_choose(run: Run, arguments: list[str]) -> None:
     assert run("demote", *arguments).exit_code == 2
 
 
-def test_verify_finds_what_only_one_tier_has(run: Run, config: TierConfig, postgres_url: str, schema: str) -> None:
+def test_verify_finds_what_only_one_tier_has_and_repairs_it(
+    run: Run, config: TierConfig, postgres_url: str, schema: str
+) -> None:
     with TieredSaver(config) as saver:
         for thread_id in ("good", "torn", "dirty"):
             speak(saver, thread_id, "a", "b")
@@ -250,12 +252,18 @@ def test_verify_finds_what_only_one_tier_has(run: Run, config: TierConfig, postg
         connection.execute(delete.format(sql.Identifier(schema)))
 
     after = run("verify")
+    as_json = json.loads(run("verify", "torn", "--json").stdout)
+    repaired = run("verify", "--repair")
 
     assert before.exit_code == 0
     assert before.stdout.endswith("0 differ\n")
     assert after.exit_code == 1
     assert "thread torn: blob words" in after.stdout
     assert "thread good" not in after.stdout
+    assert as_json["differences"][0]["key"][0] == "words"
+    assert repaired.exit_code == 0
+    assert repaired.stdout.endswith("1 repaired\n0 differ\n")
+    assert run("verify").exit_code == 0
 
 
 def test_retain_says_what_would_go_and_then_does_it(
