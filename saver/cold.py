@@ -22,6 +22,7 @@ from saver.config import TierConfig
 from saver.errors import ColdTierError
 from saver.rows import BlobRow, CheckpointRow, Rows, WriteRow
 from saver.schema import prepare
+from saver.sharing import Sharing
 from saver.statements import statements
 
 RECONNECT_SECONDS = 5
@@ -133,6 +134,7 @@ class ColdTier:
         self.schema = config.postgres_schema
         self._texts = statements(config.postgres_schema)
         self._running: set[asyncio.Task[Any]] = set()
+        self._reads = Sharing()
         self._pool: AsyncConnectionPool[AsyncConnection[TupleRow]] = AsyncConnectionPool(
             config.postgres_url.get_secret_value(),
             open=False,
@@ -149,6 +151,7 @@ class ColdTier:
         await self._pool.open(wait=False)
 
     async def close(self) -> None:
+        await self._reads.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(self.timeout):
                 await self._pool.close()
@@ -204,9 +207,7 @@ class ColdTier:
             raise
         if not done:
             _cut(task, held)
-            raise ColdTierError(
-                f"Postgres did not answer within {limit:g} s; check the server, or TIER_POSTGRES_TIMEOUT"
-            )
+            raise _silent(limit)
         try:
             return task.result()
         except psycopg.Error as error:
@@ -248,12 +249,26 @@ class ColdTier:
     # ---- reading
 
     async def read_newest(self, thread_id: str, namespace: str, limit: int = 1) -> Rows:
-        parameters = {"thread_id": thread_id, "namespace": namespace, "limit": limit}
-        return rows_from(await self.fetch("read_newest", parameters))
+        return await self._read("read_newest", {"thread_id": thread_id, "namespace": namespace, "limit": limit})
 
     async def read_one(self, thread_id: str, namespace: str, checkpoint_id: str) -> Rows:
-        parameters = {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id}
-        return rows_from(await self.fetch("read_one", parameters))
+        where = {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id}
+        return await self._read("read_one", where)
+
+    async def _read(self, name: str, parameters: Parameters) -> Rows:
+        """One statement for all who ask for the same at once. They share the rows, so nobody may change them."""
+
+        async def read() -> Rows:
+            return rows_from(await self.fetch(name, parameters))
+
+        try:
+            return await self._reads.next((name, *parameters.values()), read, self.timeout)
+        except TimeoutError:
+            raise _silent(self.timeout) from None
+
+
+def _silent(limit: float) -> ColdTierError:
+    return ColdTierError(f"Postgres did not answer within {limit:g} s; check the server, or TIER_POSTGRES_TIMEOUT")
 
 
 def _cut(task: "asyncio.Future[Any]", held: _Held) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from saver.carriers import AsyncHot
 from saver.cold import ColdTier
 from saver.config import TierConfig
 from saver.errors import ConfigError
 from saver.keys import LAYOUT_VERSION, Keys
+from saver.sharing import Sharing
 
 SLOWEST_MOVE_SECONDS = 25.0  # a job ends before arq's own limit of 30 s
 
@@ -26,6 +27,7 @@ class Tiers:
     hot: AsyncHot
     cold: ColdTier
     pause: Callable[[str], Awaitable[None]] = _go_on
+    loads: Sharing = field(default_factory=Sharing)
 
     @property
     def move_timeout(self) -> float:
@@ -50,6 +52,7 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
             await tiers.cold.setup()
         yield tiers
     finally:
+        await tiers.loads.close()
         await tiers.cold.close()
         await tiers.hot.close()
 

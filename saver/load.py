@@ -5,6 +5,8 @@ The load token ties the copy to what was read: whoever evicts or changes the thr
 the copy is refused.
 """
 
+from functools import partial
+
 from saver import hot
 from saver.archive import archive
 from saver.cold import Transaction, rows_from
@@ -35,7 +37,15 @@ async def heal(tiers: Tiers, thread_id: str) -> None:
 
 
 async def load(tiers: Tiers, thread_id: str, namespace: str, token: str) -> bool:
-    """Read a namespace from cold and hydrate it. False if it was refused: somebody else was first, or changed it."""
+    """
+    Read a namespace from cold and hydrate it. False if it was refused: somebody else was first, or changed it.
+
+    All who hold the token here share one load, also one that began: they look into hot again afterwards.
+    """
+    return await tiers.loads.current((thread_id, namespace, token), partial(_load, tiers, thread_id, namespace, token))
+
+
+async def _load(tiers: Tiers, thread_id: str, namespace: str, token: str) -> bool:
     await tiers.pause("load: begins")
     incarnation, floor, others, rows = await _read(tiers, thread_id, namespace)
     await tiers.pause("load: read")

@@ -8,4 +8,6 @@ pytest_plugins = [
     "tests.fix_doctor",
     "tests.fix_nodes",
     "tests.fix_tls",
+    "tests.faults.caller",
+    "tests.faults.mover",
 ]

@@ -8,11 +8,9 @@ import pytest_asyncio
 from saver import TieredSaver
 from saver.connect import Tiers, connect
 from tests.builders import Thread
-from tests.faults.world import BlockingFamily, World
+from tests.faults.world import FAMILIES, World
 from tests.fix_proxy import Proxy
 from worker.embedded import Embedded
-
-FAMILIES = {"async": TieredSaver, "blocking": BlockingFamily}
 
 
 @pytest.fixture(scope="package")

@@ -3,24 +3,19 @@
 import asyncio
 import random
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
 
 from saver import ColdTierError, TieredSaver
 from saver.archive import archive
-from saver.config import environment_for
 from saver.connect import Tiers
 from saver.demote import demote
 from tests.builders import Thread
+from tests.faults.mover import StartMover
 from tests.faults.world import World, frozen
 from tests.waiting import eventually, eventually_async
 
-REPOSITORY = Path(__file__).parents[2]
 IDLE_SECONDS = 1.5  # three times TIER_REDIS_TIMEOUT: how long a frozen transaction keeps its locks
 STEPS = {
     "archive": ["archive: locked", "archive: log read", "archive: rows sent", "archive: committed"],
@@ -29,39 +24,6 @@ STEPS = {
     "promote": ["load: read"],
 }
 ALL = [(verb, point) for verb, points in STEPS.items() for point in points]
-
-Process = subprocess.Popen[str]
-StartMover = Callable[[str, Thread, str], Process]
-
-
-@pytest.fixture
-def mover(world: World) -> Iterator[StartMover]:
-    """Starts a process that moves a thread and stops at a point."""
-    with ExitStack() as stack:
-
-        def start(verb: str, thread: Thread, point: str) -> Process:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.mover", verb, thread.thread_id, point],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=environment_for(world.variables),
-                cwd=REPOSITORY,
-            )
-            stack.callback(_end, process)
-            assert process.stdout is not None
-            assert process.stdout.readline() == "stopped\n"
-            return process
-
-        yield start
-
-
-def _end(process: Process) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
 
 
 @pytest.mark.parametrize(("verb", "point"), ALL)

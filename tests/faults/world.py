@@ -71,6 +71,9 @@ class BlockingFamily(TieredSaver):
             yield one
 
 
+FAMILIES = {"async": TieredSaver, "blocking": BlockingFamily}
+
+
 class World:
     """Two servers, a proxy before each, and hands to break them."""
 
@@ -99,13 +102,18 @@ class World:
         )
 
     @property
+    def direct_config(self) -> TierConfig:
+        """Past the proxies."""
+        return self.config_for(self.servers.redis_url, self.servers.postgres_url)
+
+    @property
     def variables(self) -> dict[str, str]:
         """The same configuration as the environment of another process."""
         return {
             "TIER_REDIS_URL": self.config.redis_url.get_secret_value(),
             "TIER_POSTGRES_URL": self.config.postgres_url.get_secret_value(),
-            "TIER_REDIS_TIMEOUT": "500ms",
-            "TIER_POSTGRES_TIMEOUT": "1s",
+            "TIER_REDIS_TIMEOUT": self.limits["redis_timeout"],
+            "TIER_POSTGRES_TIMEOUT": self.limits["postgres_timeout"],
             "TIER_PARTITIONS": "4",
             "TIER_KEY_PREFIX": self.name,
             "TIER_POSTGRES_SCHEMA": self.name,

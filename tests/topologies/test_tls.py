@@ -13,7 +13,7 @@ from saver.demote import demote
 from saver.errors import ColdTierError, HotTierError
 from saver.keys import Keys
 from tests.builders import Thread
-from tests.faults.conftest import FAMILIES
+from tests.faults.world import FAMILIES
 from tests.fix_nodes import PostgresNode, RedisNode, StartNode, program_with_tls
 from tests.fix_tls import Authority
 from tests.fix_worker import StartWorker, has
