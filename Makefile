@@ -13,7 +13,7 @@ CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.14 python3.11 python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help test check fmt demo bench bench-archive bench-memory bench-growth chaos lock clean
+.PHONY: help test check fmt demo bench bench-archive bench-memory bench-growth chaos mutants lock clean
 
 help:
 	@echo 'make test    install into .venv when needed, then the linters and all tests'
@@ -22,6 +22,7 @@ help:
 	@echo 'make demo    watch threads move between the tiers for about a minute'
 	@echo 'make bench   compare with other savers (BENCH_OPTIONS=--help); bench-archive, bench-memory, bench-growth'
 	@echo 'make chaos   agents write, workers move, faults strike, everything is read back (MINUTES=5 SEED=7)'
+	@echo 'make mutants take each guard of the protocol out and see that a test fails (GUARDS="drop trim" for some)'
 	@echo 'make lock    resolve requirements.lock anew (LOCK_OPTIONS=--upgrade for newer versions)'
 	@echo 'make clean   remove .venv, caches and build output'
 
@@ -50,6 +51,9 @@ bench-archive bench-memory bench-growth: bench-%: $(READY)
 
 chaos: $(READY)
 	$(BIN)/python -m tests.faults.chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
+
+mutants: $(READY)
+	$(BIN)/python -m tests.movement.mutants $(GUARDS)
 
 # The old lock is read too, so a version stays until it must change or LOCK_OPTIONS says --upgrade.
 lock: $(READY)

@@ -145,6 +145,7 @@ async def _delete(tiers: Tiers, transaction: Transaction, age: timedelta, place:
     if not found:
         return _Page(place, 0)
     reached = Place("delete", found[-1][1], found[-1][0])
+    await tiers.pause("retain: found")
     free = await transaction.fetch("lock_free", {"thread_ids": [thread_id for thread_id, _ in found]})
     ids = {"thread_ids": [thread_id for (thread_id,) in free]}
     # After the locks: an archiver may have committed between the page and them.

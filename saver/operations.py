@@ -199,8 +199,11 @@ def _read_hot(context: Context, address: Address) -> Steps[_Hot]:
 async def _read_cold(tiers: Tiers, address: Address) -> Rows:
     await tiers.pause("get: hot read")
     if address.checkpoint_id:
-        return await tiers.cold.read_one(*address)
-    return await tiers.cold.read_newest(address.thread_id, address.namespace)
+        rows = await tiers.cold.read_one(*address)
+    else:
+        rows = await tiers.cold.read_newest(address.thread_id, address.namespace)
+    await tiers.pause("get: cold read")
+    return rows
 
 
 def as_rows(checkpoint: HotCheckpoint) -> Rows:

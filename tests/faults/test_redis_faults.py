@@ -93,6 +93,18 @@ async def test_a_write_refused_by_a_replica_is_nowhere(world: World, either_fami
     assert await thread.ids() == [first] == world.cold_ids(thread.thread_id)
 
 
+async def test_a_replica_is_not_read_from(world: World, either_family: TieredSaver) -> None:
+    thread = Thread(either_family)
+    await thread.put({"x": [1]})
+
+    with read_only(world), pytest.raises(HotTierError, match="read-only replica"):
+        await thread.ids()
+    with read_only(world), pytest.raises(HotTierError, match="read-only replica"):
+        await thread.latest()
+
+    assert await thread.values() == {"x": [1]}
+
+
 async def test_restart_with_data_loses_nothing(world: World, either_family: TieredSaver, worker: Tiers) -> None:
     thread = Thread(either_family)
     first = await thread.put({"x": [1]})

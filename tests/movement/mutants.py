@@ -21,6 +21,7 @@ from worker.embedded import Embedded
 ROOT = Path(__file__).parents[2]
 COPIED = ("saver", "jobs", "worker", "tests", "pyproject.toml")
 GUARDS, MOVES = "tests/movement/test_guards.py", "tests/movement/test_interleavings.py"
+CHANGES, RETAIN = "tests/movement/test_cold_changes.py", "tests/movement/test_retain.py"
 
 
 class Mutant(NamedTuple):
@@ -141,6 +142,22 @@ MUTANTS = [
         f"{GUARDS}::test_row_put_again_below_the_floor_keeps_its_writes",
     ),
     Mutant(
+        "cold_first",
+        "saver/operations.py",
+        "    found = yield from _read_hot(context, address)\n"
+        "    if found.is_whole:\n"
+        '        READS["hot", "hit" if found.rows.checkpoints else "none"].inc()\n'
+        "        rows = found.rows\n"
+        "    else:\n"
+        "        rows = merged(found.rows, (yield Slow(_read_cold, (address,))))",
+        "    early = yield Slow(_read_cold, (address,))\n"
+        "    found = yield from _read_hot(context, address)\n"
+        "    rows = found.rows\n"
+        "    if not found.is_whole:\n"
+        "        rows = merged(found.rows, early)",
+        f"{GUARDS}::test_get_finds_what_leaves_hot_while_it_reads_cold",
+    ),
+    Mutant(
         "regular_hot_wins, special_cold_wins",
         "saver/operations.py",
         "[*cold_rows.writes, *hot_rows.writes]",
@@ -167,6 +184,18 @@ MUTANTS = [
         " where old.idx < 0;",
         " where false;",
         f"{GUARDS}::test_below_the_floor_the_first_ordinary_and_the_last_special_write_count",
+    ),
+    Mutant(
+        "log_once",
+        "saver/lua/state.lua",
+        "  local length, is_first = 0, 0\n",
+        "  local length, is_first = redis.call('LLEN', KEYS[2]), 0\n"
+        "  for i = #names, 1, -1 do\n"
+        "    if redis.call('LPOS', KEYS[2], names[i]) then\n"
+        "      table.remove(names, i)\n"
+        "    end\n"
+        "  end\n",
+        f"{GUARDS}::test_row_put_again_during_its_archive_is_archived_again",
     ),
     Mutant(
         "row_before_blobs",
@@ -201,11 +230,79 @@ MUTANTS = [
         f"{MOVES}::test_two_deletes_at_once_both_succeed",
     ),
     Mutant(
+        "destroy_evict_late",
+        "saver/destroy.py",
+        '        await tiers.pause("destroy: evicted")\n'
+        "        await change(transaction)\n"
+        '        await tiers.pause("destroy: changed")\n'
+        "        return True\n"
+        "\n"
+        "    for attempt in range(MOST_ATTEMPTS):\n"
+        "        if await tiers.cold.transact(evict_and_change):\n",
+        "        return True\n"
+        "\n"
+        "    async def change_alone(transaction: Transaction) -> None:\n"
+        '        await transaction.fetch("lock_exclusive_pair", {"thread_ids": [thread_id, *held]})\n'
+        '        await tiers.pause("destroy: evicted")\n'
+        "        await change(transaction)\n"
+        '        await tiers.pause("destroy: changed")\n'
+        "\n"
+        "    await tiers.cold.transact(change_alone)\n"
+        "    for attempt in range(MOST_ATTEMPTS):\n"
+        "        if await tiers.cold.transact(evict_and_change):\n",
+        f"{MOVES}::test_put_during_delete_is_either_deleted_or_whole",
+    ),
+    Mutant(
+        "destroy_keeps_token",
+        "saver/lua/state.lua",
+        "redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])",
+        "redis.call('UNLINK', KEYS[1], KEYS[2])",
+        f"{MOVES}::test_load_is_refused_when_the_thread_changed_after_the_read[deleted]",
+    ),
+    Mutant(
+        "destroy_keeps_token (retain)",
+        "saver/lua/absent.lua",
+        "redis.call('UNLINK', KEYS[3])",
+        "",
+        f"{RETAIN}::test_load_that_read_before_a_retention_is_refused",
+    ),
+    Mutant(
+        "evict_dirty",
+        "saver/destroy.py",
+        "        reply = await tiers.hot.call(hot.evict(tiers.keys.thread(thread_id), thread_id, 0))",
+        '        reply = await tiers.hot.command("UNLINK", *tiers.keys.thread(thread_id)[:3]) and 1',
+        f"{CHANGES}::test_change_that_does_not_commit_costs_nothing",
+    ),
+    Mutant(
         "no_shared_lock",
         "saver/load.py",
         '                ("lock_shared", where),',
         '                ("tier_position", where),',
         f"{MOVES}::test_put_during_delete_is_either_deleted_or_whole",
+    ),
+    Mutant(
+        "snapshot_before_lock",
+        "saver/load.py",
+        "        _, spaces, numbers, newest = await transaction.fetch_many(\n"
+        "            [\n"
+        '                ("lock_shared", where),\n'
+        '                ("namespaces", where),\n'
+        '                ("next_incarnation", {}),\n'
+        '                ("read_newest", {**where, "limit": limit}),\n',
+        "        spaces, numbers, newest, _ = await transaction.fetch_many(\n"
+        "            [\n"
+        '                ("namespaces", where),\n'
+        '                ("next_incarnation", {}),\n'
+        '                ("read_newest", {**where, "limit": limit}),\n'
+        '                ("lock_shared", where),\n',
+        f"{MOVES}::test_put_during_delete_is_either_deleted_or_whole",
+    ),
+    Mutant(
+        "retention_age_early",
+        "jobs/retain.py",
+        "    chosen = [thread_id for (thread_id,) in old if thread_id not in spared]",
+        "    chosen = [thread_id for (thread_id,) in free if thread_id not in spared]",
+        f"{RETAIN}::test_thread_archived_between_the_search_and_the_lock_stays",
     ),
     Mutant(
         "no_parent_check",
@@ -229,11 +326,32 @@ MUTANTS = [
         f"{GUARDS}::test_delta_put_of_a_run_from_before_a_failover_is_refused",
     ),
     Mutant(
+        "copy_no_archive",
+        "saver/copying.py",
+        "    await drain(tiers, source)\n",
+        "",
+        f"{CHANGES}::test_put_during_a_copy_is_in_its_source_and_in_no_half_copy",
+    ),
+    Mutant(
         "no_hist_check",
         "saver/lua/state.lua",
         "if history ~= HISTORY then",
         "if false then",
         f"{MOVES}::test_copy_from_before_a_failover_is_archived_and_loaded_again",
+    ),
+    Mutant(
+        "no_hist_check (overwritten)",
+        "saver/lua/state.lua",
+        "if history ~= HISTORY then",
+        "if false then",
+        "tests/faults/test_failover.py::test_a_primary_that_another_one_overwrote_is_not_trusted",
+    ),
+    Mutant(
+        "a replica answers",
+        "saver/lua/state.lua",
+        "if string.match(replication, 'role:(%a+)') == 'slave' then",
+        "if false then",
+        "tests/faults/test_redis_faults.py::test_a_replica_is_not_read_from",
     ),
     Mutant(
         "tok_no_hist",
@@ -257,6 +375,13 @@ MUTANTS = [
         f"{GUARDS}::test_suspect_copy_does_not_take_cold_back",
     ),
     Mutant(
+        "delete_drops_row",
+        "saver/sql/queries.sql",
+        "update {schema}.tier_threads\n   set last_activity = null,\n       head = null\n where thread_id = any",
+        "delete from {schema}.tier_threads\n where thread_id = any",
+        f"{MOVES}::test_ghost_of_a_deleted_thread_is_dropped",
+    ),
+    Mutant(
         "drop_no_inc",
         "saver/lua/drop.lua",
         "if incarnation ~= tonumber(ARGV[2]) or (ARGV[3] ~= '' and tail ~= tonumber(ARGV[3])) then",
@@ -276,6 +401,13 @@ MUTANTS = [
         "select nextval('{schema}.tier_incarnation');",
         "select 1::bigint;",
         f"{GUARDS}::test_incarnations_are_never_used_again",
+    ),
+    Mutant(
+        "hint_only",
+        "jobs/sweep.py",
+        '(("archive", one.dirty), ("demote", one.idle), ("promote", one.wanted))',
+        '(("demote", one.idle), ("promote", one.wanted))',
+        "tests/movement/test_sweep.py::test_each_partition_with_work_is_asked_for_once",
     ),
     Mutant(
         "ack_zrem",
@@ -301,12 +433,20 @@ MUTANTS = [
 ]
 
 
+# The other mutations of the model: of the protocol as a whole, not of one line of this code.
+ELSEWHERE = {
+    "put_no_lock_check": "run locks are not built",
+    "lock_no_hist": "run locks are not built",
+    "naive_keeps_token": "write-through puts into Redis first, never into Postgres",
+}
+
+
 def stale() -> Iterator[str]:
     """Guards whose line or test is not there any more."""
     for mutant in MUTANTS:
         if (ROOT / mutant.file).read_text().count(mutant.text) < 1:
             yield f"{mutant.guard}: {mutant.file} does not have {mutant.text!r}"
-        file, _, name = mutant.test.partition("::")
+        file, _, name = mutant.test.partition("[")[0].partition("::")
         if not re.search(rf"def {name}\b", (ROOT / file).read_text()):
             yield f"{mutant.guard}: {file} has no {name}"
 
@@ -325,7 +465,9 @@ def survives(mutant: Mutant, environment: dict[str, str]) -> bool:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=60", "-p", "no:cacheprovider", mutant.test]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1):
-            raise RuntimeError(f"{mutant.guard}: the test did not run\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            raise RuntimeError(
+                f"{mutant.guard}: the test ended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
         return done.returncode == 0
 
 

@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
+
 from saver import hot
 from saver.connect import Tiers
 from tests.builders import Thread
+from tests.waiting import eventually_async
 
 
 class Pause:
@@ -37,6 +40,22 @@ async def stopped(tiers: Tiers, point: str, work: Awaitable[Any]) -> AsyncIterat
     finally:
         pause.go_on.set()
         await asyncio.wait_for(task, 20)
+
+
+async def done_or_waiting(tiers: Tiers, work: "asyncio.Future[Any]") -> None:
+    """Wait until the work has ended, or waits for a lock in Postgres that somebody else holds."""
+    url = tiers.config.postgres_url.get_secret_value()
+
+    def waits() -> bool:
+        with psycopg.connect(url) as connection:
+            return connection.execute("select exists (select 1 from pg_locks where not granted)").fetchall() == [
+                (True,)
+            ]
+
+    async def is_settled() -> bool:
+        return work.done() or await asyncio.to_thread(waits)
+
+    await eventually_async(is_settled)
 
 
 _ANTEDATED = """

@@ -1,6 +1,7 @@
 """Prune, copy and deletion by run against an agent that goes on writing, at each of their steps."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from saver import TieredSaver
 from saver.connect import Tiers
 from saver.copying import copy
+from saver.demote import demote
+from saver.destroy import delete
 from saver.prune import delete_for_runs, keep_newest
 from tests.builders import Thread
-from tests.movement.pauses import cold_ids, stopped
+from tests.movement.pauses import cold_ids, done_or_waiting, stopped
 
 STEPS = ["destroy: locked", "destroy: evicted", "destroy: changed"]
 
@@ -20,13 +23,37 @@ async def grown(thread: Thread, run: str = "run-1") -> list[str]:
     return [await thread.put({"x": [number]}, metadata={"run_id": run}) for number in range(4)]
 
 
+class Interrupted(Exception):  # noqa: N818 - stands for whatever ends a process
+    """Ends a change before its commit."""
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("change", [delete, partial(keep_newest, keep=1)], ids=["delete", "prune"])
+async def test_change_that_does_not_commit_costs_nothing(
+    tiers: Tiers, thread: Thread, change: Callable[[Tiers, str], Awaitable[None]], step: str
+) -> None:
+    ids = await grown(thread)
+
+    async def break_off(point: str) -> None:
+        if point == step:
+            raise Interrupted
+
+    tiers.pause = break_off
+    with pytest.raises(Interrupted):
+        await change(tiers, thread.thread_id)
+
+    assert await thread.ids() == ids[::-1]
+    await demote(tiers, thread.thread_id)
+    assert await thread.ids() == ids[::-1] == await cold_ids(tiers, thread)
+
+
 @pytest.mark.parametrize("step", STEPS)
 async def test_put_during_a_prune_is_kept_on_the_newest(tiers: Tiers, thread: Thread, step: str) -> None:
     ids = await grown(thread)
 
     async with stopped(tiers, step, keep_newest(tiers, thread.thread_id, 1)):
         put = asyncio.ensure_future(thread.put({"x": ["new"]}))
-        await asyncio.wait({put}, timeout=0.1)
+        await done_or_waiting(tiers, put)
     added = await put
 
     assert await thread.ids() in ([added, ids[-1]], [added])
@@ -39,7 +66,7 @@ async def test_put_during_a_deletion_of_runs_is_kept(tiers: Tiers, thread: Threa
 
     async with stopped(tiers, step, delete_for_runs(tiers, ["old"])):
         put = asyncio.ensure_future(thread.put({"x": ["new"]}, metadata={"run_id": "new"}))
-        await asyncio.wait({put}, timeout=0.1)
+        await done_or_waiting(tiers, put)
     added = await put
 
     assert await thread.ids() == [added]
@@ -54,7 +81,7 @@ async def test_put_during_a_copy_is_in_its_source_and_in_no_half_copy(
 
     async with stopped(tiers, step, copy(tiers, thread.thread_id, "target")):
         put = asyncio.ensure_future(thread.put({"x": ["new"]}))
-        await asyncio.wait({put}, timeout=0.1)
+        await done_or_waiting(tiers, put)
     added = await put
 
     assert await thread.ids() == [added, *ids[::-1]]
@@ -75,7 +102,7 @@ async def test_put_to_the_target_of_a_copy_is_kept(saver: TieredSaver, tiers: Ti
 
     async with stopped(tiers, step, copy(tiers, thread.thread_id, "target")):
         put = asyncio.ensure_future(target.put({"own": [2]}))
-        await asyncio.wait({put}, timeout=0.1)
+        await done_or_waiting(tiers, put)
     second = await put
 
     assert set(await target.ids()) == {*ids, first, second}

@@ -117,6 +117,17 @@ async def test_get_finds_what_left_hot_between_its_two_reads(saver: TieredSaver,
     assert (await by_id(thread, head)).checkpoint["id"] == head
 
 
+async def test_get_finds_what_leaves_hot_while_it_reads_cold(saver: TieredSaver, thread: Thread, tiers: Tiers) -> None:
+    await thread.put({"x": [1]})
+
+    async def leave(point: str) -> None:
+        if point == "get: cold read":
+            await demote(tiers, thread.thread_id)
+
+    saver._runtime.tiers.pause = leave
+    assert await thread.values() == {"x": [1]}
+
+
 async def test_get_that_began_after_a_put_never_misses_it(
     saver: TieredSaver, thread: Thread, tiers: Tiers, another: Open
 ) -> None:
@@ -209,6 +220,16 @@ async def test_log_is_read_under_the_lock(tiers: Tiers, thread: Thread, another:
     found = await thread.latest()
     assert found is not None
     assert found.pending_writes == [("task", ERROR, "second")]
+
+
+async def test_row_put_again_during_its_archive_is_archived_again(tiers: Tiers, thread: Thread) -> None:
+    first = await thread.put({"x": [1]})
+
+    async with stopped(tiers, "archive: rows sent", archive(tiers, [thread.thread_id])):
+        await thread.put({"x": [2]}, id_=first)
+
+    await demote(tiers, thread.thread_id)
+    assert await thread.values() == {"x": [2]}
 
 
 async def test_part_of_a_log_never_has_a_checkpoint_without_its_blobs(config: TierConfig, thread: Thread) -> None:

@@ -15,7 +15,7 @@ from saver.destroy import delete
 from saver.load import promote
 from tests.builders import Thread
 from tests.fix_tiers import Open
-from tests.movement.pauses import antedate, cold_ids, stopped
+from tests.movement.pauses import antedate, cold_ids, done_or_waiting, stopped
 
 
 @pytest.mark.parametrize("point", ["archive: locked", "archive: log read", "archive: rows sent", "archive: committed"])
@@ -99,7 +99,7 @@ async def test_delete_wins_over_an_archiver_at_every_step(
 
     async with stopped(tiers, point, archive(tiers, [thread.thread_id])):
         deletion = asyncio.create_task(delete(other, thread.thread_id))
-        await asyncio.wait({deletion}, timeout=0.3)
+        await done_or_waiting(tiers, deletion)
 
     await asyncio.wait_for(deletion, 20)
     assert await thread.latest() is None
@@ -110,16 +110,17 @@ async def test_delete_wins_over_an_archiver_at_every_step(
 async def test_put_during_delete_is_either_deleted_or_whole(
     tiers: Tiers, thread: Thread, another: Open, point: str
 ) -> None:
-    await thread.put({"x": [1]})
+    await thread.put({"x": [1], "same": [1]})
     await archive(tiers, [thread.thread_id])
 
     async with stopped(tiers, point, delete(tiers, thread.thread_id)):
-        late = asyncio.create_task(thread.put({"x": [2]}))
-        await asyncio.wait({late}, timeout=0.3)
+        late = asyncio.create_task(thread.put({"x": [2], "same": [1]}, changed=["x"]))
+        await done_or_waiting(tiers, late)
 
     second = await asyncio.wait_for(late, 20)
+    await demote(tiers, thread.thread_id)
     assert await thread.ids() in ([second], [])
-    assert await thread.values() in ({"x": [2]}, None)
+    assert await thread.values() in ({"x": [2], "same": [1]}, None)
 
 
 async def test_two_deletes_at_once_both_succeed(tiers: Tiers, thread: Thread, another: Open) -> None:
@@ -128,7 +129,7 @@ async def test_two_deletes_at_once_both_succeed(tiers: Tiers, thread: Thread, an
 
     async with stopped(tiers, "destroy: evicted", delete(tiers, thread.thread_id)):
         second = asyncio.create_task(delete(other, thread.thread_id))
-        await asyncio.wait({second}, timeout=0.2)
+        await done_or_waiting(tiers, second)
 
     await asyncio.wait_for(second, 20)
     assert await thread.latest() is None

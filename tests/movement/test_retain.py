@@ -1,5 +1,6 @@
 """Retain: a thread goes as a whole, at its age, and only when nobody needs it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypedDict
@@ -15,6 +16,7 @@ from jobs.retain import Place, Retained, retain
 from saver import TierConfig, TieredSaver
 from saver.connect import Tiers
 from tests.builders import Thread, checkpoint_of
+from tests.movement.pauses import done_or_waiting, stopped
 from tests.movement.steps import with_settings
 
 YEAR = timedelta(days=365)
@@ -108,6 +110,49 @@ async def test_thread_archived_before_the_lock_is_young_again(
 
     assert (await retain(with_settings(tiers, retain_for=YEAR + timedelta(days=90)))).deleted == 0
     assert (await retain(with_settings(tiers, retain_for=YEAR))).deleted == 1
+
+
+async def test_thread_archived_between_the_search_and_the_lock_stays(
+    tiers: Tiers, saver: TieredSaver, postgres_url: str
+) -> None:
+    [thread] = await archived(saver)
+    make_old(postgres_url, tiers, thread.thread_id)
+
+    async with stopped(retaining := with_settings(tiers, retain_for=YEAR), "retain: found", retain(retaining)):
+        newest = await thread.put({"x": [2]})
+        await saver.demote(thread.thread_id)
+
+    assert (await thread.ids())[0] == newest
+    assert await thread.values() == {"x": [2]}
+
+
+async def test_load_that_read_before_a_retention_is_refused(
+    tiers: Tiers, saver: TieredSaver, postgres_url: str
+) -> None:
+    [thread] = await archived(saver)
+    make_old(postgres_url, tiers, thread.thread_id)
+
+    async with stopped(saver._runtime.tiers, "load: read", saver.promote(thread.thread_id)):
+        done = await retain(with_settings(tiers, retain_for=YEAR))
+
+    assert done.deleted == 1
+    assert await thread.latest() is None
+
+
+@pytest.mark.parametrize("step", ["retain: locked", "retain: absent", "retain: deleted"])
+async def test_put_during_a_retention_begins_anew(
+    tiers: Tiers, saver: TieredSaver, postgres_url: str, step: str
+) -> None:
+    [thread] = await archived(saver)
+    make_old(postgres_url, tiers, thread.thread_id)
+
+    async with stopped(retaining := with_settings(tiers, retain_for=YEAR), step, retain(retaining)):
+        late = asyncio.ensure_future(thread.put({"x": [2]}))
+        await done_or_waiting(tiers, late)
+    newest = await late
+
+    assert await thread.ids() == [newest]
+    assert await thread.values() == {"x": [2]}
 
 
 async def test_run_that_is_cut_short_goes_on_from_its_place(
