@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from saver import hot
 from saver.cold import Transaction
 from saver.connect import Tiers
+from saver.destroy import DELETES
 from saver.errors import ColdTierError
 
 RUN_SECONDS = 10.0
@@ -21,7 +22,6 @@ AIM_SECONDS = 0.1  # of one transaction: others wait for its locks
 FIRST_BATCH = 25
 
 _CANCELLED = "57014"  # a statement took longer than it may
-_DELETES = ("delete_checkpoints", "delete_blobs", "delete_writes", "bury")
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +157,6 @@ async def _delete(tiers: Tiers, transaction: Transaction, age: timedelta, place:
     gone = [name for name, is_absent in zip(chosen, replies, strict=True) if is_absent]
     await tiers.pause("retain: absent")
     if gone:
-        await transaction.fetch_many([(name, {"thread_ids": gone}) for name in _DELETES])
+        await transaction.fetch_many([(name, {"thread_ids": gone}) for name in DELETES])
     await tiers.pause("retain: deleted")
     return _Page(reached, len(found), len(gone), len(old) - len(chosen), len(chosen) - len(gone))

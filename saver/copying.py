@@ -19,6 +19,6 @@ async def copy(tiers: Tiers, source: str, target: str) -> None:
     async def change(transaction: Transaction) -> None:
         both = {"source": source, "target": target}
         names = ("copy_thread_blobs", "copy_thread_writes", "copy_thread_checkpoints", "copy_thread_tier_row")
-        await transaction.fetch_many([(name, both) for name in names])
+        await transaction.fetch_many([*((name, both) for name in names), ("label", {"thread_ids": [target]})])
 
     await change_cold(tiers, target, change, held=(source,))

@@ -15,6 +15,7 @@ from saver.errors import ColdTierError, HotTierError
 from saver.hot import Evicted
 
 MOST_ATTEMPTS = 50
+DELETES = ("delete_checkpoints", "delete_blobs", "delete_writes", "delete_labels", "bury")  # of whole threads
 
 Change = Callable[[Transaction], Awaitable[None]]
 
@@ -24,8 +25,7 @@ async def delete(tiers: Tiers, thread_id: str) -> None:
 
     async def change(transaction: Transaction) -> None:
         where = {"thread_ids": [thread_id]}
-        names = ("delete_checkpoints", "delete_blobs", "delete_writes", "bury")
-        await transaction.fetch_many([(name, where) for name in names])
+        await transaction.fetch_many([(name, where) for name in DELETES])
 
     await change_cold(tiers, thread_id, change, is_delete=True)
 

@@ -1,11 +1,12 @@
 """
-Which threads there are, over both tiers, last active first.
+Which threads there are, over both tiers, last written first.
 
-Postgres knows every archived thread; Redis knows what is not archived yet and what was touched last.
+Postgres knows every archived thread; Redis knows what is not archived yet and what is hot. Postgres finds threads by
+what their newest checkpoint says, without looking at the others (`tier_labels`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -15,37 +16,102 @@ from saver import hot
 from saver.codec import contains
 from saver.connect import Tiers
 from saver.demote import Tier
-from saver.hot import Status
+from saver.hot import HotCheckpoint, Status
 from saver.load import heal
+from saver.rows import Rows
 
 MOST_DIRTY = 10_000  # threads not archived yet that one listing looks at, last written first
-MOST_CHECKPOINTS = 100_000  # of one thread, counted in hot
+MOST_CHECKPOINTS = 100_000  # of one thread, measured in hot
+# What changes with every step stands in no label (`step_keys` in `sql/labels.sql`).
+STEP_KEYS = frozenset(
+    ["source", "step", "parents", "writes", "run_id", "counters_since_delta_snapshot", "delta_writes_versioned"]
+)
 
 
 class ThreadInfo(NamedTuple):
-    """A thread as a listing shows it."""
+    """
+    A thread as a listing shows it.
+
+    The last activity of an archived thread is when it was archived last; the first is what its oldest checkpoint says,
+    None if that is no moment. The size is that of its content in Postgres, or in Redis for what is not there yet.
+    """
 
     thread_id: str
     tier: Tier
     last_activity: datetime
     checkpoints: int
     metadata: dict[str, Any]
+    first_activity: datetime | None = None
+    size_bytes: int = 0
 
 
-async def list_threads(tiers: Tiers, metadata: Mapping[str, Any] | None, limit: int) -> list[ThreadInfo]:
+async def list_threads(
+    tiers: Tiers, metadata: Mapping[str, Any] | None, limit: int, after: ThreadInfo | None = None
+) -> list[ThreadInfo]:
     """
-    Threads whose newest checkpoint has this metadata (JSONB containment), last active first.
+    Threads whose newest checkpoint has this metadata (JSONB containment), last written first.
 
-    A thread that no worker has archived yet is found too. Raises HotTierError, ColdTierError.
+    `after` is the last one of the page before; a thread that is written meanwhile moves to the front. A thread that no
+    worker has archived yet is found too. Raises HotTierError, ColdTierError.
     """
     heads = await _heads(tiers, await _not_archived(tiers))
-    waiting = await _matching(tiers, heads, dict(metadata or {}), limit)
-    # Only what hot has told of: a thread that left it since is told of by cold.
-    parameters = {"skip": list(heads), "filter": Jsonb(dict(metadata)) if metadata else None, "limit": limit}
-    records = await tiers.cold.fetch("list_threads", parameters)
-    archived = await _touched(tiers, [ThreadInfo(r[0], "cold", r[1], r[3], json.loads(r[2])) for r in records])
+    waiting = await _matching(tiers, heads, dict(metadata or {}), limit, after)
+    archived = await _archived(tiers, list(heads), metadata, limit, after)
     found = sorted([*waiting, *archived], key=lambda info: info.last_activity, reverse=True)
-    return found[:limit]
+    return await _measured(tiers, found[:limit], heads)
+
+
+async def count_threads(tiers: Tiers, metadata: Mapping[str, Any]) -> int:
+    """
+    How many threads' newest checkpoints have this metadata. Raises HotTierError, ColdTierError.
+
+    Not by keys that change with every step, like `step` or `run_id`: these Postgres would have to search for.
+    """
+    heads = await _heads(tiers, await _not_archived(tiers))
+    waiting = sum(contains(told, metadata) for told in heads.values())
+    [(archived,)] = await tiers.cold.fetch("count_found", {"skip": list(heads), "labels": Jsonb(dict(metadata))})
+    return waiting + int(archived)
+
+
+# ---- cold
+
+
+async def _archived(
+    tiers: Tiers, skip: list[str], metadata: Mapping[str, Any] | None, limit: int, after: ThreadInfo | None
+) -> list[ThreadInfo]:
+    """Of cold, without what hot has told of: a thread that left hot since is told of by cold."""
+    labels = {key: value for key, value in (metadata or {}).items() if key not in STEP_KEYS}
+    parameters = {
+        "skip": skip,
+        "filter": Jsonb(dict(metadata)) if metadata else None,
+        "labels": Jsonb(labels),
+        "moment": after.last_activity if after else "infinity",
+        "after": after.thread_id if after else "",
+        "limit": limit,
+    }
+    records = await tiers.cold.fetch("find_threads" if labels else "list_threads", parameters)
+    found = [ThreadInfo(id_, "cold", moment, 0, json.loads(told)) for id_, moment, told in records]
+    scores = await _idle_scores(tiers, found)
+    return [info if score is None else info._replace(tier="hot") for info, score in zip(found, scores, strict=True)]
+
+
+async def _measured(tiers: Tiers, found: list[ThreadInfo], heads: Mapping[str, Any]) -> list[ThreadInfo]:
+    """With numbers of checkpoints, first activity and size, over both tiers."""
+    ids = [info.thread_id for info in found]
+    records = {record[0]: record[1:] for record in await tiers.cold.fetch("measure_threads", {"thread_ids": ids})}
+    return [
+        await _with_hot(tiers, info, *records[info.thread_id])
+        if info.thread_id in heads
+        else info._replace(
+            checkpoints=records[info.thread_id][0],
+            first_activity=records[info.thread_id][1],
+            size_bytes=records[info.thread_id][2],
+        )
+        for info in found
+    ]
+
+
+# ---- hot
 
 
 async def _not_archived(tiers: Tiers) -> list[str]:
@@ -74,37 +140,52 @@ async def _heads(tiers: Tiers, thread_ids: Sequence[str]) -> dict[str, dict[str,
 
 
 async def _matching(
-    tiers: Tiers, heads: Mapping[str, dict[str, Any]], wanted: dict[str, Any], limit: int
+    tiers: Tiers,
+    heads: Mapping[str, dict[str, Any]],
+    wanted: dict[str, Any],
+    limit: int,
+    after: ThreadInfo | None,
 ) -> list[ThreadInfo]:
     start = datetime.fromtimestamp(0, UTC)
     found = [ThreadInfo(i, "hot", start, 0, metadata) for i, metadata in heads.items() if contains(metadata, wanted)]
-    touched = await _touched(tiers, found)
-    newest = sorted(touched, key=lambda info: info.last_activity, reverse=True)[:limit]
-    return [info._replace(checkpoints=await _count(tiers, info.thread_id)) for info in newest]
-
-
-async def _touched(tiers: Tiers, infos: Sequence[ThreadInfo]) -> list[ThreadInfo]:
-    """With the last access that Redis knows of, which also tells that the thread is hot."""
-    commands = [("ZSCORE", tiers.keys.thread(info.thread_id).idle, info.thread_id) for info in infos]
-    scores = await tiers.hot.commands(commands)
-    return [
-        info
-        if score is None
-        else info._replace(tier="hot", last_activity=datetime.fromtimestamp(float(score) / 1000, UTC))
-        for info, score in zip(infos, scores, strict=True)
+    scores = await _idle_scores(tiers, found)
+    touched = [
+        info if score is None else info._replace(last_activity=datetime.fromtimestamp(float(score) / 1000, UTC))
+        for info, score in zip(found, scores, strict=True)
     ]
+    if after is not None:
+        touched = [info for info in touched if (info.last_activity, info.thread_id) < (after[2], after[0])]
+    return sorted(touched, key=lambda info: info.last_activity, reverse=True)[:limit]
 
 
-async def _count(tiers: Tiers, thread_id: str) -> int:
-    request = hot.list_page(tiers.keys.thread(thread_id), thread_id, None, "", "", MOST_CHECKPOINTS)
-    rows = [entry.row for entry in hot.page_read(await tiers.hot.call(request)).entries if entry.row]
-    parameters = {
-        "thread_id": thread_id,
-        "namespaces": [row.namespace for row in rows],
-        "checkpoint_ids": [row.checkpoint_id for row in rows],
-    }
-    [(others,)] = await tiers.cold.fetch("count_others", parameters)
-    return len(rows) + int(others)
+async def _idle_scores(tiers: Tiers, infos: Iterable[ThreadInfo]) -> list[bytes | None]:
+    """The last access that Redis knows of, which also tells that the thread is hot."""
+    return await tiers.hot.commands(
+        [("ZSCORE", tiers.keys.thread(info.thread_id).idle, info.thread_id) for info in infos]
+    )
+
+
+async def _with_hot(
+    tiers: Tiers, info: ThreadInfo, checkpoints: int, first: datetime | None, size_bytes: int
+) -> ThreadInfo:
+    """Measured in both tiers; a checkpoint in both counts once."""
+    request = hot.list_page(tiers.keys.thread(info.thread_id), info.thread_id, None, "", "", MOST_CHECKPOINTS)
+    entries = hot.page_read(await tiers.hot.call(request)).entries
+    where = {"thread_id": info.thread_id, "ids": [entry.checkpoint_id for entry in entries]}
+    there = set(await tiers.cold.fetch("those_in_cold", where))
+    new = [e for e in entries if e.row and (e.row.namespace, e.checkpoint_id) not in there]
+    return info._replace(
+        checkpoints=checkpoints + len(new),
+        first_activity=first or (_moment(new[-1]) if new else None),
+        size_bytes=size_bytes + sum(Rows([e.row] if e.row else [], e.blobs, e.writes).size_bytes for e in new),
+    )
+
+
+def _moment(entry: HotCheckpoint) -> datetime | None:
+    try:
+        return datetime.fromisoformat(json.loads(entry.row.checkpoint)["ts"]) if entry.row else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _pairs(reply: Sequence[Any]) -> "zip[tuple[Any, Any]]":

@@ -95,7 +95,14 @@ async def _delete_runs_of(tiers: Tiers, thread_id: str, runs: Sequence[str]) -> 
         parameters = {"thread_id": thread_id, "run_ids": runs}
         gone = await transaction.fetch("of_runs", parameters)
         await _forget(transaction, thread_id, gone)
-        [_, left] = await transaction.fetch_many([("settle", parameters), ("count_of_runs", parameters)])
+        *_, left = await transaction.fetch_many(
+            [
+                ("settle", parameters),
+                ("settle_labels", parameters),
+                ("label", {"thread_ids": [thread_id]}),
+                ("count_of_runs", parameters),
+            ]
+        )
         if left[0][0]:
             log.warning(
                 "checkpoints of deleted runs stay: later state is rebuilt from them",

@@ -10,7 +10,7 @@ from saver.blocking import BlockingSaver
 from saver.config import TierConfig
 from saver.demote import demote, tier_of
 from saver.described import Json, of_thread
-from saver.directory import ThreadInfo, list_threads
+from saver.directory import ThreadInfo, count_threads, list_threads
 from saver.load import promote
 from saver.steps import Slow, Steps
 
@@ -69,14 +69,18 @@ class TieredSaver(AwaitedSaver, BlockingSaver):
         """Where reads of a thread are answered: "hot", "cold", or None for an unknown thread."""
         return self._here(of_thread(tier_of, thread_id))
 
-    def list_threads(self, metadata: Json | None = None, *, limit: int = 100) -> Any:
+    def list_threads(self, metadata: Json | None = None, *, limit: int = 100, after: ThreadInfo | None = None) -> Any:
         """
-        Threads over both tiers, last active first: id, tier, last activity, number of checkpoints, metadata.
+        Threads over both tiers, last written first: a list of `ThreadInfo`. `after` is the last one of the page before.
 
         `metadata` filters on that of the newest checkpoint by containment, like `list`; what an agent put into
         `config["metadata"]` or `config["configurable"]` is there.
         """
-        return self._here(_list_threads(metadata, limit))
+        return self._here(_list_threads(metadata, limit, after))
+
+    def count_threads(self, metadata: Json) -> Any:
+        """How many threads the newest checkpoint of has this metadata, over both tiers; not by `step` or `run_id`."""
+        return self._here(_count_threads(metadata))
 
     # ---- private
 
@@ -89,6 +93,11 @@ def _setup() -> Steps[None]:
     yield Slow(lambda tiers: tiers.cold.setup(), ())
 
 
-def _list_threads(metadata: Json | None, limit: int) -> Steps[list[ThreadInfo]]:
-    found: list[ThreadInfo] = yield Slow(list_threads, (metadata, limit))
+def _list_threads(metadata: Json | None, limit: int, after: ThreadInfo | None) -> Steps[list[ThreadInfo]]:
+    found: list[ThreadInfo] = yield Slow(list_threads, (metadata, limit, after))
     return found
+
+
+def _count_threads(metadata: Json) -> Steps[int]:
+    count: int = yield Slow(count_threads, (metadata,))
+    return count

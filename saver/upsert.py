@@ -32,7 +32,7 @@ async def upsert(transaction: Transaction, copied: Sequence[Copied], known: Know
         rest += new
     if _count(rest) >= MANY_ROWS:
         rest = await _missing(transaction, rest)
-    await transaction.fetch_many([*_upserts(rest), _tier_rows(copied)])
+    await transaction.fetch_many([*_upserts(rest), _tier_rows(copied), _labels(copied)])
 
 
 def _count(copied: Sequence[Copied]) -> int:
@@ -112,6 +112,10 @@ def _upserts(copied: Sequence[Copied]) -> list[tuple[str, dict[str, Any]]]:
 def _tier_rows(copied: Sequence[Copied]) -> tuple[str, dict[str, Any]]:
     records = [(b.thread_id, b.incarnation, b.position, _head(rows.checkpoints)) for b, rows in copied]
     return "upsert_tier_rows", _columns("thread_ids incarnations positions heads", records)
+
+
+def _labels(copied: Sequence[Copied]) -> tuple[str, dict[str, Any]]:
+    return "label", {"thread_ids": [batch.thread_id for batch, rows in copied if _head(rows.checkpoints) is not None]}
 
 
 def _columns(names: str, records: Sequence[tuple[Any, ...]]) -> dict[str, Any]:

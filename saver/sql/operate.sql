@@ -33,7 +33,7 @@ select coalesce(sum(pg_total_relation_size(class.oid)), 0)::bigint
   join pg_namespace as namespace
     on namespace.oid = class.relnamespace
  where namespace.nspname = %(schema)s
-   and class.relname in ('checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'tier_threads');
+   and class.relname in ('checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'tier_threads', 'tier_labels');
 
 -- name: count_strays
 -- Threads that only the stock saver wrote and no retention run has seen yet.

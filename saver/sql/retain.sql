@@ -47,7 +47,17 @@ adopted as (
        set last_activity = excluded.last_activity,
            head = excluded.head
      where old.last_activity is null
-    returning 1)
+    returning thread_id, head),
+labelled as (
+    insert into {schema}.tier_labels (thread_id, metadata)
+    select adopted.thread_id, newest.metadata - {step_keys}
+      from adopted
+      join {schema}.checkpoints as newest
+        on newest.thread_id = adopted.thread_id
+       and newest.checkpoint_ns = ''
+       and newest.checkpoint_id = adopted.head
+        on conflict (thread_id) do update
+       set metadata = excluded.metadata)
 select (select max(thread_id) from page), (select count(*) from page), (select count(*) from adopted);
 
 -- name: idle_since

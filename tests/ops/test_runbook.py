@@ -19,7 +19,7 @@ from worker.cli.group import tier
 
 Database = psycopg.Connection[tuple[object, ...]]
 RUNBOOK = (Path(__file__).parents[2] / "deploy" / "RUNBOOK.md").read_text()
-TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads")
+TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads", "tier_labels")
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from worker.demo.worker_process import WorkerProcess
 ALLOWED = [("tests.ops.trap", "Trap")]
 SECRET, PIN, LISTED = "SSN-123-TOP", 471_147_114_711, "SSN-456-LIST"
 KEY = "sixteen byte key"
-CONTENT_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads")
+CONTENT_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads", "tier_labels")
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def in_clear(dump: bytes) -> set[object]:
 
 def everything_in_redis(config: TierConfig) -> bytes:
     with redis.Redis.from_url(config.redis_url.get_secret_value()) as client:
-        found: Any = [client.dump(key) for key in client.scan_iter(match=f"{config.key_prefix}*")]
+        found: Any = [client.dump(key) or b"" for key in client.scan_iter(match=f"{config.key_prefix}*")]
         return b"\n".join(found)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from saver import TierConfig
 from saver.connect import Tiers
+from saver.directory import STEP_KEYS
 from saver.statements import _parse, migrations, quoted, statements
 
 
@@ -49,3 +50,11 @@ async def test_postgres_can_plan_every_statement(config: TierConfig, tiers: Tier
             except psycopg.Error as error:
                 refused[name] = str(error)
     assert refused == {}
+
+
+def test_keys_that_change_with_every_step_are_the_same_everywhere() -> None:
+    texts = [statements("s")["label"].decode(), migrations("s")[1][1].decode()]
+
+    told = [re.search(r"metadata - '\{(.*?)\}'::text\[\]", text) for text in texts]
+
+    assert [set(found[1].split(",")) for found in told if found] == [STEP_KEYS, STEP_KEYS]

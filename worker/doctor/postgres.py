@@ -10,7 +10,7 @@ from worker.doctor.report import Report, listed
 
 OLDEST = 130_000
 SLOWEST_STANDBY_SECONDS = 10
-CONTENT_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads")
+CONTENT_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads", "tier_labels")
 MIGRATION_TABLES = ("checkpoint_migrations", "tier_migrations")
 # What every statement finds its rows by, and what retention walks along.
 INDEXED = {*((table, "thread_id") for table in CONTENT_TABLES), ("tier_threads", "last_activity")}
