@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 import psycopg
@@ -20,6 +21,8 @@ from saver.connect import Tiers, connect
 from saver.destroy import delete
 from saver.load import promote
 from tests.builders import Thread
+from tests.conforming import CAPABILITIES, failures
+from tests.driven import Family
 from tests.faults.world import World
 from tests.waiting import eventually
 from worker.embedded.server import free_port
@@ -127,3 +130,13 @@ async def test_delete_and_setup_work_and_stay_within_the_schema(world: World, mo
     places = world.postgres("select distinct schemaname from pg_tables where tablename ~ '^(checkpoint|tier_)'")
     assert places == [(world.name,)]
     assert is_at_rest(world)
+
+
+@pytest.mark.patient
+@pytest.mark.parametrize("family", get_args(Family))
+@pytest.mark.parametrize("place", ["evicted", "trimmed"])
+async def test_conforms_behind_the_pooler(movers: list[Tiers], family: Family, place: str) -> None:
+    """Every capability of LangGraph's suite, base and extended, with three server connections for all."""
+    failed = {name: await failures(movers[0].config, movers[0], name, family, place) for name in CAPABILITIES}
+
+    assert {name: tests for name, tests in failed.items() if tests} == {}
