@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import subprocess
 import sys
 from collections.abc import Callable
 from itertools import count
 from operator import add
+from pathlib import Path
 from typing import Annotated, TypedDict
 
 import psycopg
@@ -18,6 +20,7 @@ from click.testing import CliRunner, Result
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from psycopg import sql
+from pydantic import SecretStr
 
 from jobs.quarantine import set_aside
 from saver import ColdTierError, HotTierError, TierConfig, TieredSaver
@@ -27,6 +30,7 @@ from worker.cli.group import COMMANDS, tier
 
 Run = Callable[..., Result]
 CONTENT = "what nobody may see"
+TIER = str(Path(sys.executable).with_name("tier"))
 
 
 class State(TypedDict):
@@ -97,6 +101,15 @@ def test_without_click_the_message_names_the_extra() -> None:
     assert "Traceback" not in shown.stderr
 
 
+@pytest.mark.parametrize(("words", "offered"), [("tier st", "status"), ("tier retain --d", "--dry-run")])
+def test_a_shell_is_told_how_to_complete(run: Run, words: str, offered: str) -> None:
+    variables = {"_TIER_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+
+    told = subprocess.run([TIER], env=os.environ | variables, capture_output=True, text=True, check=False)
+
+    assert told.stdout == f"plain,{offered}\n"
+
+
 @pytest.mark.parametrize("arguments", [["nonsense"], ["show"], ["status", "--nonsense"], ["promote"]])
 def test_misuse_is_exit_code_2(run: Run, arguments: list[str]) -> None:
     shown = run(*arguments)
@@ -139,6 +152,41 @@ def test_show_tells_sizes_and_dirty_rows_and_no_content(run: Run, config: TierCo
     assert cold["hot"] is None
     assert cold["cold"]["spaces"][0]["checkpoints"] == hot["hot"]["spaces"][0]["checkpoints"] == 3
     assert CONTENT not in run("show", "shown").stdout
+
+
+@pytest.mark.parametrize("tier_then", ["hot", "cold"])
+def test_show_tells_content_to_those_who_ask_and_moves_nothing(
+    run: Run, config: TierConfig, redis_url: str, prefix: str, tier_then: str
+) -> None:
+    with TieredSaver(config) as saver:
+        speak(saver, "shown", CONTENT, "\x1b[2J")
+        if tier_then == "cold":
+            saver.demote("shown")
+    with redis.Redis.from_url(redis_url) as client:
+        keys_before = set(client.scan_iter(match=f"{prefix}*"))
+
+        shown = run("show", "shown", "--values")
+        as_json = json.loads(run("show", "shown", "--values", "--json").stdout)
+
+        assert set(client.scan_iter(match=f"{prefix}*")) == keys_before
+    assert shown.exit_code == 0
+    assert CONTENT in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert as_json["values"][0]["values"]["words"][:2] == [CONTENT, CONTENT.upper()]
+
+
+def test_show_builds_no_class_and_needs_the_key_for_values(run: Run, config: TierConfig) -> None:
+    key = "a key of 32 bytes in plain text!"
+    with TieredSaver(config.model_copy(update={"encryption_key": SecretStr(key)})) as saver:
+        speak(saver, "locked", CONTENT)
+
+    without = run("show", "locked", "--values")
+    with_key = run("show", "locked", "--values", TIER_ENCRYPTION_KEY=key)
+
+    assert without.exit_code == 0
+    assert "set TIER_ENCRYPTION_KEY" in without.stdout
+    assert CONTENT not in without.stdout
+    assert CONTENT in with_key.stdout
 
 
 def test_show_of_a_thread_that_nobody_has_is_exit_code_1(run: Run, config: TierConfig) -> None:

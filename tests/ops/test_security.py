@@ -1,4 +1,6 @@
-"""What SECURITY.md says: stored bytes are not executed, values are not in clear, secrets are not told."""
+"""
+What SECURITY.md says: stored bytes are not executed (SEC-01), values are not in clear (SEC-04), secrets are not told.
+"""
 
 import os
 import pickle
@@ -119,6 +121,8 @@ async def test_a_worker_builds_nothing_from_what_it_moves(
     for name, payload in payloads(trap_file).items():
         place_in_cold(config, f"cold-{name}", payload)
     said = [tier("promote", *names), tier("verify"), tier("show", names[0]), tier("status"), tier("demote", *names)]
+    said += [tier("show", "--values", name) for name in names]
+    said.append(tier("verify", "--repair"))
     said.append(tier("retain", "--now", TIER_RETAIN_FOR="1s"))
     moved = worker.metrics()
 

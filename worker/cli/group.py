@@ -18,7 +18,7 @@ COMMANDS = {
     "promote": "Bring threads into Redis now.",
     "quarantine": "List threads that Postgres refused, or try them again.",
     "retain": "Delete what the retention policy says, or say what that would be.",
-    "show": "Show where a thread is and how large, never what is in it.",
+    "show": "Show where a thread is and how large; what is in it only with --values.",
     "status": "Show how many threads each tier has, what waits and who works.",
     "verify": "Compare both tiers row by row, of all threads in Redis or of some.",
 }

@@ -9,36 +9,57 @@ from typing import Any
 import click
 
 from saver.codec import address_of
+from saver.errors import TierError
 from saver.outline import ColdOutline, HotOutline, outline_cold, outline_hot
 from worker.cli import FOUND, output
 from worker.cli.reach import reach
+from worker.cli.values import Values, as_text, newest_values, plain
 from worker.config import WorkerConfig
 
 
 @click.command()
 @click.argument("thread_id", metavar="THREAD")
+@click.option("--values", "with_values", is_flag=True, help="Also what is in its newest checkpoints.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def show(thread_id: str, as_json: bool) -> None:
-    """Show where a thread is and how large, never what is in it."""
-    hot, cold, faults = asyncio.run(_outline(WorkerConfig.load(), thread_id))
+def show(thread_id: str, with_values: bool, as_json: bool) -> None:
+    """Show where a thread is and how large; what is in it only with --values."""
+    hot, cold, values, faults = asyncio.run(_look(WorkerConfig.load(), thread_id, with_values=with_values))
     for fault in faults:
         output.message(fault)
     if as_json:
-        output.print_json({"thread": thread_id, "hot": _plain(hot), "cold": _plain(cold), "faults": faults})
+        told = {"thread": thread_id, "hot": _plain(hot), "cold": _plain(cold), "faults": faults}
+        output.print_json(told | ({"values": [plain(asdict(one)) for one in values]} if with_values else {}))
     elif hot or cold:
         _print(thread_id, hot, cold)
+        for one in values:
+            _print_values(one)
     elif not faults:
         output.message(f"no tier has a thread {output.shown(thread_id)}")
     if faults or not (hot or cold):
         sys.exit(FOUND)
 
 
-async def _outline(config: WorkerConfig, thread_id: str) -> tuple[HotOutline | None, ColdOutline | None, list[str]]:
+async def _look(
+    config: WorkerConfig, thread_id: str, *, with_values: bool
+) -> tuple[HotOutline | None, ColdOutline | None, list[Values], list[str]]:
     address_of({"configurable": {"thread_id": thread_id}})
     async with reach(config) as found:
         hot = None if found.hot_fault else await outline_hot(found.tiers, thread_id)
         cold = None if found.cold_fault else await outline_cold(found.tiers, thread_id)
-        return hot, cold, list(found.faults)
+        faults, values = list(found.faults), list[Values]()
+        if with_values and (hot or cold):
+            names = sorted({space.namespace for outline in (hot, cold) if outline for space in outline.spaces})
+            try:
+                values = await newest_values(config, found.tiers, thread_id, names)
+            except TierError as error:
+                faults.append(f"the values cannot be read: {error}")
+        return hot, cold, values, faults
+
+
+def _print_values(one: Values) -> None:
+    name = output.shown(one.namespace) if one.namespace else "(root)"
+    click.echo(f"\nnamespace {name}, checkpoint {one.checkpoint_id or '-'}")
+    click.echo(one.fault or as_text({"values": one.values, "pending writes": one.pending}))
 
 
 def _print(thread_id: str, hot: HotOutline | None, cold: ColdOutline | None) -> None:
