@@ -35,6 +35,7 @@ from saver.wire import (
 WIRES = 2  # shared connections of one event loop: a large value on one does not hold up the other
 MOST_TRIES = WIRES + 1  # every connection may turn out to be dead when it is used
 MOST_IN_ONE_WRITE = 500
+LOST, SLOW = "LOST", "SLOW"  # codes of our own, beside those of Redis
 
 # A script stumbled over what stands in a key; not over a right it lacks, and not because somebody ended it.
 _ABOUT_DATA = re.compile(r"(?!.*(killed|user executing)).*(WRONGTYPE|user_script)", re.DOTALL)
@@ -43,7 +44,8 @@ _REASONS = {
     "READONLY": "Redis is a read-only replica; the connection looks for the new primary",
     "LOADING": "Redis is loading its data; try again in a moment",
     "MASTERDOWN": "this Redis replica has lost its primary",
-    "CLUSTERDOWN": "the Redis cluster is down",
+    "CLUSTERDOWN": "the Redis cluster is down, or has no primary for some of its slots",
+    "TRYAGAIN": "the Redis cluster is moving this part of it to another node; try again in a moment",
     "NOAUTH": "Redis wants a password; put it into TIER_REDIS_URL",
     "WRONGPASS": "Redis refused the user or the password of TIER_REDIS_URL",
     "NOPERM": "the Redis user lacks a right; see deploy/redis.acl, or run tier doctor",
@@ -65,16 +67,20 @@ _WORDS = (  # redis-py cuts the word off and keeps it in the class
 def explained(error: Exception) -> HotTierError:
     """What an error of Redis means to the user; the text of the server is not quoted, it may hold content."""
     if isinstance(error, (CallTimeout, TimeoutError, redis.exceptions.TimeoutError)):
-        return HotTierError("Redis did not answer within TIER_REDIS_TIMEOUT; check the server and the network")
+        return HotTierError(
+            "Redis did not answer within TIER_REDIS_TIMEOUT; check the server and the network", code=SLOW
+        )
     text = next((word for kind, word in _WORDS if isinstance(error, kind)), str(error))
     for word, reason in _REASONS.items():
         if text.startswith(word) or f"{word} command" in text or f"-{word}" in text or f" {word} " in text[:80]:
-            return HotTierError(reason)
+            return HotTierError(reason, code=word)
     if isinstance(error, (hiredis.ReplyError, ResponseError)):
         code = text.partition(" ")[0][:20] or "no reason"
         message = f"Redis refused a command ({code}); check its log"
-        return HotTierError(message, is_refusal=_ABOUT_DATA.match(text) is not None)
-    return HotTierError("Redis cannot be reached or closed the connection; check the server and TIER_REDIS_URL")
+        return HotTierError(message, is_refusal=_ABOUT_DATA.match(text) is not None, code=code)
+    return HotTierError(
+        "Redis cannot be reached or closed the connection; check the server and TIER_REDIS_URL", code=LOST
+    )
 
 
 class AsyncHot:
@@ -109,6 +115,10 @@ class AsyncHot:
     async def command(self, *command: Encodable) -> Any:
         """One plain command that may be repeated. Raises HotTierError."""
         return await self._repeat(lambda wire: wire.call(command))
+
+    async def everywhere(self, *command: Encodable) -> list[Any]:
+        """One plain command to every server there is: this one. Raises HotTierError."""
+        return [await self.command(*command)]
 
     async def commands(self, commands: Sequence[Sequence[Encodable]]) -> list[Any]:
         """Many plain commands in one write. Raises HotTierError if one failed."""
@@ -153,12 +163,15 @@ class AsyncHot:
 
     async def _open(self, slot: int) -> Wire:
         try:
-            wire = await Wire.open(Place.from_url(self._url), self._timeout)
+            wire = await Wire.open(await self._place(), self._timeout)
             self._wires[slot] = wire
             await asyncio.gather(*(wire.call(("SCRIPT", "LOAD", one.source)) for one in all_scripts()))
             return wire
         finally:
             self._opening[slot] = None
+
+    async def _place(self) -> Place:
+        return Place.from_url(self._url)
 
     def _close_wires(self) -> None:
         for wire in self._wires:
@@ -193,7 +206,7 @@ def _heard(opening: "asyncio.Future[Wire]") -> None:
 class BlockingHot:
     """Redis for threads, over a pool of plain connections."""
 
-    def __init__(self, config: TierConfig) -> None:
+    def __init__(self, config: TierConfig, **options: Any) -> None:
         seconds, url = config.redis_timeout.total_seconds(), config.redis_url.get_secret_value()
         self._pool = redis.BlockingConnectionPool.from_url(
             url,
@@ -204,6 +217,7 @@ class BlockingHot:
             socket_connect_timeout=seconds,
             retry=Retry(NoBackoff(), 0),
             redis_connect_func=self._greet,
+            **options,
         )
         self._epoch = 0
 
@@ -212,9 +226,12 @@ class BlockingHot:
 
     def call(self, request: Request) -> Any:
         """Run one script. Raises HotTierError."""
+        return self._repeat(lambda connection: _run(connection, request))
+
+    def _repeat(self, run: Callable[[Any], Any]) -> Any:
         for is_last in (False, True):
             try:
-                return self._once(request)
+                return self._once(run)
             except (redis.exceptions.ConnectionError, OSError) as error:
                 if is_last:
                     raise explained(error) from error
@@ -222,17 +239,13 @@ class BlockingHot:
                 raise explained(error) from error
         raise AssertionError
 
-    def _once(self, request: Request) -> Any:
+    def _once(self, run: Callable[[Any], Any]) -> Any:
         connection = self._pool.get_connection()
         try:
             if connection.tier_epoch != self._epoch:
                 connection.disconnect()
                 connection.connect()
-            try:
-                return _exchange(connection, request.command)
-            except NoScriptError:
-                _exchange(connection, ("SCRIPT", "LOAD", request.script.source))
-                return _exchange(connection, request.command)
+            return run(connection)
         except (redis.exceptions.ReadOnlyError, RedisError, OSError) as error:
             if not isinstance(error, ResponseError):
                 connection.disconnect()
@@ -251,10 +264,19 @@ class BlockingHot:
         """Called by the pool for every new connection of it."""
         connection.tier_epoch = self._epoch
         connection.on_connect()
-        if is_replica(_exchange(connection, REPLICATION)):
+        if is_replica(exchange(connection, REPLICATION)):
             raise redis.exceptions.ReadOnlyError
 
 
-def _exchange(connection: Any, command: Sequence[Encodable]) -> Any:
+def _run(connection: Any, request: Request) -> Any:
+    try:
+        return exchange(connection, request.command)
+    except NoScriptError:
+        exchange(connection, ("SCRIPT", "LOAD", request.script.source))
+        return exchange(connection, request.command)
+
+
+def exchange(connection: Any, command: Sequence[Encodable]) -> Any:
+    """One command and its reply over a connection of redis-py."""
     connection.send_packed_command([packed(command)])
     return connection.read_response(disable_decoding=True)

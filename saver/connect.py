@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from saver.carriers import AsyncHot
 from saver.cold import ColdTier
 from saver.config import TierConfig
 from saver.errors import ConfigError
 from saver.keys import LAYOUT_VERSION, Keys
+from saver.routes import Hot, hot_for_loop
 from saver.sharing import Sharing
+from saver.urls import is_cluster
 
 SLOWEST_MOVE_SECONDS = 25.0  # a job ends before arq's own limit of 30 s
 
@@ -24,7 +25,7 @@ class Tiers:
 
     config: TierConfig
     keys: Keys
-    hot: AsyncHot
+    hot: Hot
     cold: ColdTier
     pause: Callable[[str], Awaitable[None]] = _go_on
     loads: Sharing = field(default_factory=Sharing)
@@ -44,7 +45,7 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
     one that this Redis was first used with.
     """
     refuse_unbuilt(config)
-    tiers = Tiers(config, Keys(config.key_prefix, config.partitions), AsyncHot(config), ColdTier(config))
+    tiers = Tiers(config, Keys(config.key_prefix, config.partitions), hot_for_loop(config), ColdTier(config))
     try:
         await agree(tiers)
         await tiers.cold.open()
@@ -59,10 +60,9 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
 
 def refuse_unbuilt(config: TierConfig) -> None:
     """Say at once what this version cannot do, instead of failing in the middle. Raises ConfigError."""
-    scheme = config.redis_url.get_secret_value().partition(":")[0]
     faults = []
-    if "+" in scheme:
-        faults.append(f"TIER_REDIS_URL begins with {scheme}, which this version cannot use yet: name one redis server")
+    if is_cluster(config.redis_url.get_secret_value()):
+        faults.append("TIER_REDIS_URL is a cluster, which this version cannot use yet: name one redis server")
     if config.keep_checkpoints is not None:
         faults.append("TIER_KEEP_CHECKPOINTS is set, which this version does not do yet: use off")
     if faults:

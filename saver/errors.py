@@ -12,8 +12,9 @@ class TierError(Exception):
 class HotTierError(TierError):
     """Redis did not do what was asked: unreachable, full, read-only, or slower than TIER_REDIS_TIMEOUT."""
 
-    def __init__(self, message: str, *, is_refusal: bool = False) -> None:
+    def __init__(self, message: str, *, is_refusal: bool = False, code: str = "") -> None:
         super().__init__(message)
+        self.code = code  # the word that Redis begins an error with, like READONLY
         self.is_refusal = is_refusal  # Redis objects to what stands in a key, so that trying again cannot help
 
 

@@ -18,7 +18,7 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
 from saver.config import TierConfig
-from saver.urls import tls_defaults
+from saver.sentinel import client_options
 
 try:
     from arq.connections import ArqRedis
@@ -109,10 +109,12 @@ class Hints:
 
 def hint_client(config: TierConfig) -> Any:
     """An arq client for the queue: msgpack payloads, our queue name, every call bounded."""
-    url = (config.queue_url or config.redis_url).get_secret_value()
     seconds = config.redis_timeout.total_seconds()
-    pool = ConnectionPool.from_url(
-        url, socket_timeout=seconds, socket_connect_timeout=seconds, max_connections=8, **tls_defaults(url)
+    pool = ConnectionPool(
+        **client_options((config.queue_url or config.redis_url).get_secret_value(), seconds),
+        socket_timeout=seconds,
+        socket_connect_timeout=seconds,
+        max_connections=8,
     )
     return ArqRedis(
         connection_pool=pool,

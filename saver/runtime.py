@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-from saver.carriers import BlockingHot
 from saver.config import TierConfig
 from saver.connect import Tiers, connect
 from saver.errors import ColdTierError, TierError
 from saver.keys import Keys
 from saver.queue import Hints
+from saver.routes import BlockingRoute, hot_for_threads
 from saver.steps import Slow, Steps, run_async, run_blocking
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Runtime:
         self._tiers: Tiers | None = None
         self._stack = AsyncExitStack()
         self._opening = Lock()
-        self._blocking: tuple[BlockingHot, Background] | None = None
+        self._blocking: tuple[BlockingRoute, Background] | None = None
 
     # ---- for the event loop
 
@@ -103,12 +103,12 @@ class Runtime:
 
     # ---- for threads
 
-    def open_blocking(self) -> tuple[BlockingHot, Background]:
+    def open_blocking(self) -> tuple[BlockingRoute, Background]:
         with self._opening:
             if self._blocking is None:
                 background = Background(self.config)
                 background.open()
-                self._blocking = (BlockingHot(self.config), background)
+                self._blocking = (hot_for_threads(self.config), background)
             return self._blocking
 
     def close_blocking(self) -> None:

@@ -94,10 +94,14 @@ async def cold_threads(tiers: Tiers) -> int:
 
 
 async def eviction_policy(tiers: Tiers) -> str:
-    """The maxmemory-policy of Redis. Any but noeviction may drop threads that are nowhere else. Raises HotTierError."""
-    info: bytes = await tiers.hot.command("INFO", "memory")
-    named = (line.partition(b":")[2] for line in info.splitlines() if line.startswith(b"maxmemory_policy:"))
-    return next(named, b"unknown").decode().strip()
+    """
+    The maxmemory-policy of Redis, of a cluster the worst. Any but noeviction may drop threads that are nowhere else.
+
+    Raises HotTierError.
+    """
+    lines = [line for info in await tiers.hot.everywhere("INFO", "memory") for line in info.splitlines()]
+    found = [line.partition(b":")[2].decode().strip() for line in lines if line.startswith(b"maxmemory_policy:")]
+    return next((policy for policy in found if policy != "noeviction"), found[0] if found else "unknown")
 
 
 async def clock_ms(tiers: Tiers) -> int:

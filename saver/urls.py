@@ -8,7 +8,7 @@ import re
 from typing import Any
 from urllib.parse import parse_qs
 
-REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
+REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 
 _PRINTABLE = re.compile(r"(?:[!-$&-~]|%[0-9A-Fa-f]{2})*")
@@ -16,15 +16,16 @@ _AUTHORITY = re.compile(r"(?P<user>[^@/?#\[\]]*@)?(?P<hosts>[^@/?#]*)(?P<path>/[
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _ENCODE = "percent-encode spaces and / ? # @ [ ] % in the user name and the password"
 _DATABASE = (re.compile(r"(/[0-9]*)?"), "after the host, write only the number of the database, like /0")
+_SERVICE = (re.compile(r"/[^/]+(/[0-9]*)?"), "after the hosts, write the name of the service, like /main")
+_NO_DATABASE = (re.compile(r"(/0?)?"), "a cluster has only the database 0")
 _REDIS_PATHS = {
     "redis": _DATABASE,
     "rediss": _DATABASE,
     "unix": (re.compile(r"/.+"), "write it like unix:///path/to/redis.sock"),
-    "redis+sentinel": (
-        re.compile(r"/[^/]+(/[0-9]*)?"),
-        "after the hosts, write the name of the service, like /main",
-    ),
-    "redis+cluster": (re.compile(r"(/0?)?"), "a cluster has only the database 0"),
+    "redis+sentinel": _SERVICE,
+    "rediss+sentinel": _SERVICE,
+    "redis+cluster": _NO_DATABASE,
+    "rediss+cluster": _NO_DATABASE,
 }
 _CREDENTIALS = re.compile(r"://\S{0,2000}@")
 _PASSWORD = re.compile(
@@ -41,7 +42,7 @@ def check_redis_url(url: str) -> None:
     scheme, _, rest = url.partition("://")
     if scheme not in REDIS_SCHEMES:
         raise ValueError(f"is not a Redis address: it begins with one of {_listed(REDIS_SCHEMES)}")
-    parts = _parts(rest)
+    parts = parts_of(rest)
     hosts = parts["hosts"].split(",")
     if scheme == "unix":
         if parts["hosts"]:
@@ -59,7 +60,12 @@ def check_redis_url(url: str) -> None:
 
 def is_cluster(url: str) -> bool:
     """The address is one of a Redis Cluster."""
-    return url.startswith("redis+cluster://")
+    return url.partition("://")[0].endswith("+cluster")
+
+
+def is_behind_sentinels(url: str) -> bool:
+    """The address is one of Sentinels."""
+    return url.partition("://")[0].endswith("+sentinel")
 
 
 def tls_defaults(url: str) -> dict[str, Any]:
@@ -79,7 +85,7 @@ def check_postgres_url(url: str) -> None:
     if "://" in url.partition("=")[0]:
         if not url.startswith(tuple(f"{scheme}://" for scheme in POSTGRES_SCHEMES)):
             raise ValueError(f"is not a Postgres address: it begins with one of {_listed(POSTGRES_SCHEMES)}")
-        _parts(url.partition("://")[2])
+        parts_of(url.partition("://")[2])
     settings = _conninfo(url)
     if settings is None:
         raise ValueError(f"is malformed: write it like postgresql://user:password@host:5432/database, and {_ENCODE}")
@@ -88,6 +94,13 @@ def check_postgres_url(url: str) -> None:
         raise ValueError("names no host")
     if not all(_is_port(port) for port in settings.get("port", "").split(",") if port):
         raise ValueError("has a port that is not a number from 1 to 65535")
+
+
+def parts_of(rest: str) -> dict[str, str]:
+    """User, hosts, path and options of what stands behind `://`, as they are written. Raises ValueError."""
+    if not _PRINTABLE.fullmatch(rest) or not (match := _AUTHORITY.fullmatch(rest)):
+        raise ValueError(f"is malformed: {_ENCODE}")
+    return {name: part or "" for name, part in match.groupdict().items()}
 
 
 def shown_url(url: str) -> str:
@@ -107,12 +120,6 @@ def masked(text: str) -> str:
     Rather too much than too little: what is masked reaches to the last `@` of the word.
     """
     return _PASSWORD.sub(r"\g<name>\g<equals>***", _CREDENTIALS.sub("://***@", text))
-
-
-def _parts(rest: str) -> dict[str, str]:
-    if not _PRINTABLE.fullmatch(rest) or not (match := _AUTHORITY.fullmatch(rest)):
-        raise ValueError(f"is malformed: {_ENCODE}")
-    return {name: part or "" for name, part in match.groupdict().items()}
 
 
 def _check_hosts(hosts: list[str]) -> None:

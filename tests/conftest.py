@@ -10,4 +10,5 @@ pytest_plugins = [
     "tests.fix_tls",
     "tests.faults.caller",
     "tests.faults.mover",
+    "tests.fix_sentinel",
 ]

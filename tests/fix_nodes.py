@@ -30,24 +30,32 @@ class RedisNode:
     """One Redis or Valkey. It keeps its port and its directory over restarts."""
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, object], *, program: Path | None = None, is_tls: bool = False
+        self,
+        directory: Path,
+        settings: Mapping[str, object],
+        *,
+        password: str | None = None,
+        program: Path | None = None,
+        is_tls: bool = False,
     ) -> None:
         directory.mkdir(parents=True)
         self.port = free_port()
-        self.password = secrets.token_hex(8)
+        self.password = password or secrets.token_hex(8)
         self.directory = directory
         self._is_tls = is_tls
         self._program = program or find_redis()
         ports = {"port": "0", "tls-port": self.port} if is_tls else {"port": self.port}
         secret = {"requirepass": self.password, "masterauth": self.password}
-        self._settings = {"bind": HOST, "dir": directory, "save": "", **secret, **ports, **settings}
+        self._settings: dict[str, object] = {"bind": HOST, "dir": directory, "save": "", **secret, **ports, **settings}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, again if it was killed, and wait until it answers."""
         path = self.directory / "redis.conf"
         if not path.exists():  # Sentinels and nodes of a cluster write into it
-            path.write_text("".join(f"{name} {value or _EMPTY}\n" for name, value in self._settings.items()))
+            path.write_text(
+                "".join(f"{name} {_EMPTY if value == '' else value}\n" for name, value in self._settings.items())
+            )
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen([self._program, path, *arguments], stdout=log, stderr=log)
         eventually(self.answers)

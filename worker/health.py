@@ -65,7 +65,7 @@ class Probes:
     async def readyz(self) -> Answer:
         """Whether both tiers answer."""
         hot, cold = await asyncio.gather(
-            self._answers(self._tiers.hot.command("PING")), self._answers(self._tiers.cold.fetch("answers", {}))
+            self._answers(self._tiers.hot.everywhere("PING")), self._answers(self._tiers.cold.fetch("answers", {}))
         )
         return _status(not (hot or cold)), _PLAIN, f"hot: {hot or 'ok'}\ncold: {cold or 'ok'}\n".encode()
 

@@ -13,9 +13,8 @@ from typing import Any
 import ormsgpack
 from arq.connections import ArqRedis, RedisSettings
 from arq.jobs import Job
-from redis.asyncio import ConnectionPool, SSLConnection
+from redis.asyncio import ConnectionPool
 from redis.asyncio.client import Pipeline
-from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import ConnectionError as LostConnection
@@ -23,9 +22,10 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from saver.config import TierConfig
-from saver.errors import ConfigError
 from saver.queue import queue_name
-from saver.urls import tls_defaults
+from saver.seeds import Seeds
+from saver.sentinel import client_options
+from saver.urls import is_behind_sentinels
 
 RETRY_ON = [LostConnection, RedisTimeout, OSError, ReadOnlyError]
 # Without Redis for about this long, the process ends and its supervisor starts it again.
@@ -173,11 +173,14 @@ def redis_settings(config: TierConfig) -> RedisSettings:
     options = _options(config)
     known = {field.name for field in fields(RedisSettings)}
     settings = {name: value for name, value in options.items() if name in known}
+    if is_behind_sentinels(url := config.queue_url.get_secret_value()):
+        seeds = Seeds.from_url(url)
+        settings |= {"host": list(seeds.hosts), "sentinel": True, "sentinel_master": seeds.service}
     return RedisSettings(
         **settings,
         unix_socket_path=options.get("path"),
         database=options.get("db", 0),
-        ssl=options.get("connection_class") is SSLConnection,
+        ssl=url.startswith("rediss"),
         retry=_patience(),
         retry_on_timeout=True,
         retry_on_error=RETRY_ON,
@@ -185,11 +188,7 @@ def redis_settings(config: TierConfig) -> RedisSettings:
 
 
 def _options(config: TierConfig) -> dict[str, Any]:
-    url = config.queue_url.get_secret_value()
-    scheme = url.partition(":")[0]
-    if "+" in scheme:
-        raise ConfigError(f"TIER_QUEUE_URL begins with {scheme}, which this version cannot use: name one redis server")
-    return {**tls_defaults(url), **parse_url(url)}
+    return client_options(config.queue_url.get_secret_value(), config.redis_timeout.total_seconds())
 
 
 def _patience() -> Retry:

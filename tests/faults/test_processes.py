@@ -9,6 +9,7 @@ import pytest
 
 from saver import ColdTierError, TieredSaver
 from saver.archive import archive
+from saver.carriers import AsyncHot
 from saver.connect import Tiers
 from saver.demote import demote
 from tests.builders import Thread
@@ -143,6 +144,7 @@ async def is_at_rest(saver: TieredSaver) -> bool:
     """Nothing waits for an answer, and the pool has every connection it counts."""
     tiers = saver._runtime.tiers
     stats = tiers.cold._pool.get_stats()
+    assert isinstance(tiers.hot, AsyncHot)
     is_hot_idle = all(wire is None or wire.load == 0 for wire in tiers.hot._wires)
     return is_hot_idle and not tiers.cold._running and stats["pool_available"] == stats["pool_size"]
 

@@ -35,7 +35,7 @@ def test_another_number_of_partitions_is_found(doctor: Doctor, own_schema: str) 
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("TIER_REDIS_URL", "redis+cluster://hot:6379", "redis+cluster"),
+        ("TIER_REDIS_URL", "redis+cluster://hot:6379", "is a cluster"),
         ("TIER_DEMOTE_AFER", "5m", "TIER_DEMOTE_AFER is not a variable"),
     ],
 )

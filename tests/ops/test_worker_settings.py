@@ -12,7 +12,6 @@ import pytest
 from arq.worker import Worker, create_worker, get_kwargs
 
 from saver import TierConfig
-from saver.errors import ConfigError
 from tests.fix_worker import variables_of
 from worker.queue import open_queue, packed, redis_settings, unpacked
 from worker.settings import make_settings
@@ -148,9 +147,20 @@ def test_certificate_of_the_queue_is_checked_with_its_host_name() -> None:
     assert (settings.ssl, settings.ssl_check_hostname, settings.ssl_cert_reqs) == (True, True, "required")
 
 
-def test_queue_that_cannot_be_used_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="TIER_QUEUE_URL"):
-        open_queue(queue_config("redis+sentinel://one,two/main"))
+def test_queue_behind_sentinels_is_read_as_it_is_meant() -> None:
+    config = queue_config("rediss+sentinel://:p%40ss@one,two:26380/main/3?sentinel_password=other")
+
+    connection = open_queue(config).connection_pool.make_connection()  # type: ignore[no-untyped-call]
+    settings = redis_settings(config)
+
+    assert (connection.password, connection.db, connection.ssl_context.check_hostname) == ("p@ss", 3, True)
+    assert settings.host == [("one", 26379), ("two", 26380)]
+    assert (settings.sentinel, settings.sentinel_master, settings.password, settings.ssl) == (
+        True,
+        "main",
+        "p@ss",
+        True,
+    )
 
 
 def test_import_of_the_package_asks_for_nothing(tmp_path: Path) -> None:

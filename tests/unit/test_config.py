@@ -184,6 +184,7 @@ def test_the_queue_is_on_the_hot_tier_unless_told_otherwise() -> None:
         "unix://user:password@/run/redis.sock",
         "redis+sentinel://user:password@a:26379,b:26379/main/0",
         "redis+sentinel://a/main",
+        "rediss+sentinel://:p@a,b/main?ssl_ca_certs=/ca.pem&sentinel_password=x",
     ],
 )
 def test_a_redis_address_is_kept_as_it_was_written(url: str) -> None:

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from saver.carriers import AsyncHot
 from saver.cold import ColdTier
 from saver.config import TierConfig
 from saver.connect import Tiers, agree, refuse_unbuilt
 from saver.errors import ColdTierError, ConfigError, HotTierError, TierError
 from saver.keys import Keys
+from saver.routes import hot_for_loop
 
 UNDEFINED_TABLE = "42P01"
 
@@ -43,7 +43,7 @@ async def reach(config: TierConfig) -> AsyncIterator[Reach]:
     refuse_unbuilt(config)
     quiet_pool()
     small = config.model_copy(update={"postgres_min_size": 0, "postgres_max_size": 4})
-    tiers = Tiers(small, Keys(config.key_prefix, config.partitions), AsyncHot(small), ColdTier(small))
+    tiers = Tiers(small, Keys(config.key_prefix, config.partitions), hot_for_loop(small), ColdTier(small))
     try:
         await tiers.cold.open()
         found = Reach(tiers)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Self
 
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
@@ -16,7 +16,8 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from saver.carriers import explained
 from saver.config import TierConfig
 from saver.errors import HotTierError
-from saver.urls import tls_defaults
+from saver.sentinel import client_options
+from saver.urls import is_cluster
 
 
 class Refused(NamedTuple):
@@ -36,22 +37,22 @@ class RedisClient:
     @asynccontextmanager
     async def open(cls, config: TierConfig, url: str) -> AsyncIterator[Self]:
         """Connect and log in. Raises HotTierError."""
-        if "+" in (scheme := url.partition(":")[0]):
-            raise HotTierError(f"this version does not speak {scheme}; name one Redis server")
+        if is_cluster(url):
+            raise HotTierError("this version does not speak to a cluster; name one Redis server")
         seconds = config.redis_timeout.total_seconds()
-        client = Redis.from_url(
-            url,
-            **tls_defaults(url),
-            single_connection_client=True,
+        pool = ConnectionPool(
+            **client_options(url, seconds),
             socket_timeout=seconds,
             socket_connect_timeout=seconds,
             retry=Retry(NoBackoff(), 0),
         )
+        client = Redis(connection_pool=pool, single_connection_client=True)
         try:
             await cls._enter(client)
             yield cls(client)
         finally:
             await client.aclose()
+            await pool.aclose()
 
     @staticmethod
     async def _enter(client: Redis) -> None:
