@@ -65,6 +65,19 @@ select class.relname as name, attribute.attname as first_column, index.indisuniq
    and class.relname = any(%(tables)s::text[])
    and index.indisvalid;
 
+-- name: doctor_run_index
+-- The condition of delete_for_runs, and whether there is a usable index for it.
+select exists (select 1
+                 from pg_index as index
+                where index.indrelid = class.oid
+                  and index.indisvalid
+                  and pg_get_indexdef(index.indexrelid, 1, true) = '(metadata ->> ''run_id''::text)') as is_there
+  from pg_class as class
+  join pg_namespace as namespace
+    on namespace.oid = class.relnamespace
+ where namespace.nspname = %(schema)s
+   and class.relname = 'checkpoints';
+
 -- name: doctor_standbys
 -- Columns of others are null for a user without pg_monitor.
 select coalesce(application_name, '') as name,

@@ -109,7 +109,7 @@ select count(*)
    and metadata ->> 'run_id' = any(%(run_ids)s::text[]);
 
 -- name: threads_of_runs
--- Reads the whole table, unless somebody made an index on (metadata ->> 'run_id').
+-- By the index checkpoints_run_id; without it this reads the whole table.
 select distinct thread_id
   from {schema}.checkpoints
  where metadata ->> 'run_id' = any(%(run_ids)s::text[]);

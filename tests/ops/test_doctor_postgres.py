@@ -113,6 +113,18 @@ def test_a_missing_index_is_found(doctor: Doctor, postgres_owner: psycopg.Connec
     assert "checkpoint_writes (primary key), tier_threads (last_activity)" in found
 
 
+def test_deletion_by_run_without_its_index_is_found_and_mended(
+    doctor: Doctor, postgres_owner: psycopg.Connection[Any], own_schema: str
+) -> None:
+    postgres_owner.execute(f"drop index {own_schema}.checkpoints_run_id")
+    [finding] = doctor.reports(TIER_POSTGRES_SCHEMA=own_schema)["postgres"]["findings"]
+
+    postgres_owner.execute(finding["next_step"].partition(": ")[2])
+
+    assert "run_id" in finding["fact"]
+    assert doctor.facts_to_mend("postgres", TIER_POSTGRES_SCHEMA=own_schema) == ""
+
+
 def test_tables_of_a_newer_release_are_found(
     doctor: Doctor, postgres_owner: psycopg.Connection[Any], own_schema: str
 ) -> None:

@@ -163,6 +163,15 @@ async def _check_indexes(config: TierConfig, postgres: PostgresClient, report: R
         )
     else:
         report.note("indexes: all there and valid")
+    [by_run] = await postgres.fetch("doctor_run_index", schema=config.postgres_schema)
+    if not by_run["is_there"]:
+        table = f'"{config.postgres_schema}".checkpoints'
+        report.find(
+            "there is no usable index on the run_id of checkpoints: it is not made where the table was large before us",
+            "delete_for_runs reads the whole table and may take longer than it is given",
+            "run this, agents may go on meanwhile: "
+            f"create index concurrently checkpoints_run_id on {table} using hash ((metadata ->> 'run_id'))",
+        )
 
 
 async def _check_standbys(postgres: PostgresClient, report: Report) -> None:
