@@ -6,7 +6,7 @@ what their newest checkpoint says, without looking at the others (`tier_labels`)
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -54,11 +54,12 @@ async def list_threads(
     `after` is the last one of the page before; a thread that is written meanwhile moves to the front. A thread that no
     worker has archived yet is found too. Raises HotTierError, ColdTierError.
     """
-    heads = await _heads(tiers, await _not_archived(tiers))
+    dirty = await _not_archived(tiers)
+    heads = await _heads(tiers, dirty)
     waiting = await _matching(tiers, heads, dict(metadata or {}), limit, after)
     archived = await _archived(tiers, list(heads), metadata, limit, after)
     found = sorted([*waiting, *archived], key=lambda info: info.last_activity, reverse=True)
-    return await _measured(tiers, found[:limit], heads)
+    return await _measured(tiers, found[:limit], set(dirty))
 
 
 async def count_threads(tiers: Tiers, metadata: Mapping[str, Any]) -> int:
@@ -95,13 +96,13 @@ async def _archived(
     return [info if score is None else info._replace(tier="hot") for info, score in zip(found, scores, strict=True)]
 
 
-async def _measured(tiers: Tiers, found: list[ThreadInfo], heads: Mapping[str, Any]) -> list[ThreadInfo]:
+async def _measured(tiers: Tiers, found: list[ThreadInfo], dirty: Set[str]) -> list[ThreadInfo]:
     """With numbers of checkpoints, first activity and size, over both tiers."""
     ids = [info.thread_id for info in found]
     records = {record[0]: record[1:] for record in await tiers.cold.fetch("measure_threads", {"thread_ids": ids})}
     return [
         await _with_hot(tiers, info, *records[info.thread_id])
-        if info.thread_id in heads
+        if info.thread_id in dirty
         else info._replace(
             checkpoints=records[info.thread_id][0],
             first_activity=records[info.thread_id][1],

@@ -71,6 +71,17 @@ async def test_checkpoints_of_two_namespaces_with_one_id_are_two(saver: TieredSa
     assert info.checkpoints == 2
 
 
+async def test_checkpoints_of_a_subgraph_count_while_the_root_is_cold(saver: TieredSaver, tiers: Tiers) -> None:
+    """Found by the property test."""
+    await Thread(saver, "t").put({"x": [0]})
+    await saver.demote("t")
+    await Thread(saver, "t", "child").put({"x": [1]})
+
+    [info] = await saver.list_threads()
+
+    assert info.checkpoints == 2
+
+
 def test_blocking_family_lists_too(config: TierConfig) -> None:
     with TieredSaver(config) as saver:
         where: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
