@@ -102,6 +102,17 @@ class AsyncHot:
 
     async def call(self, request: Request) -> Any:
         """Run one script. Raises HotTierError."""
+        wire = self._wires[self._turn()]
+        if wire is not None and wire.is_ready:
+            try:
+                reply = await wire.submit(request.command)
+            except CallTimeout as error:
+                raise explained(error) from error
+            except ConnectionLost:
+                pass
+            else:
+                if not isinstance(reply, hiredis.ReplyError):
+                    return reply
         return await self._repeat(lambda wire: self._run(wire, request))
 
     async def call_many(self, requests: Sequence[Request]) -> list[Any]:
@@ -149,8 +160,12 @@ class AsyncHot:
                 raise explained(error) from error
         raise AssertionError
 
-    async def _wire(self) -> Wire:
+    def _turn(self) -> int:
         self._next = slot = (self._next + 1) % WIRES
+        return slot
+
+    async def _wire(self) -> Wire:
+        slot = self._turn()
         wire = self._wires[slot]
         if wire is not None and not wire.is_lost:
             return wire

@@ -98,8 +98,8 @@ class Runtime:
             raise TierError("the async methods need `async with TieredSaver...` in the event loop that calls them")
         return self._tiers
 
-    async def run(self, steps: Steps[T]) -> T:
-        return await run_async(steps, self.tiers)
+    def run(self, steps: Steps[T]) -> Coroutine[Any, Any, T]:
+        return run_async(steps, self.tiers)
 
     # ---- for threads
 

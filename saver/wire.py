@@ -69,9 +69,7 @@ def is_replica(info: bytes) -> bool:
     return b"role:slave" in info
 
 
-class _Pending(NamedTuple):
-    future: asyncio.Future[Any]
-    deadline: float
+_Pending = tuple[asyncio.Future[Any], float]  # who waits for a reply, and until when
 
 
 class Wire(asyncio.Protocol):
@@ -124,6 +122,11 @@ class Wire(asyncio.Protocol):
             raise hiredis.ReplyError("READONLY this is a replica")
 
     @property
+    def is_ready(self) -> bool:
+        """Whether a call can be submitted now: the connection stands, and what was written is on its way."""
+        return not self.is_lost and self._writable.is_set()
+
+    @property
     def load(self) -> int:
         """Calls that wait for a reply."""
         return len(self._pending)
@@ -137,8 +140,7 @@ class Wire(asyncio.Protocol):
         if self.is_lost:
             raise ConnectionLost
         await self._writable.wait()
-        future = self.submit(command)
-        reply = await future
+        reply = await self.submit(command)
         if isinstance(reply, hiredis.ReplyError):
             raise reply
         return reply
@@ -152,7 +154,7 @@ class Wire(asyncio.Protocol):
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(packed(command))
-        self._pending.append(_Pending(future, self._loop.time() + self._timeout))
+        self._pending.append((future, self._loop.time() + self._timeout))
         if self._watch is None:
             self._watch = self._loop.call_later(self._timeout, self._check_deadline)
         return future
@@ -166,7 +168,7 @@ class Wire(asyncio.Protocol):
         self._watch = None
         if not self._pending:
             return
-        left = self._pending[0].deadline - self._loop.time()
+        left = self._pending[0][1] - self._loop.time()
         if left <= 0:
             # Later replies could not be told from late ones: the whole connection is given up.
             self._lose(CallTimeout())
@@ -182,7 +184,7 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         while self._pending:
-            future = self._pending.popleft().future
+            future, _ = self._pending.popleft()
             if not future.done():
                 future.set_exception(reason)
 
@@ -198,7 +200,7 @@ class Wire(asyncio.Protocol):
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not False:
-                future = self._pending.popleft().future
+                future, _ = self._pending.popleft()
                 if not future.done():
                     future.set_result(reply)
         except (hiredis.ProtocolError, IndexError):
