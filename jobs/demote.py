@@ -45,6 +45,7 @@ async def demote_due(tiers: Tiers, partition: int) -> DemoteTurn:
 
 async def _evict(tiers: Tiers, names: Collection[str], done: DemoteTurn) -> set[str]:
     """Drop those that are clean and idle. Returns those that are not archived."""
+    await tiers.pause("demote: found")
     idle_ms = round(tiers.config.demote_after.total_seconds() * 1000)
     vanishing = tiers.config.on_idle == "expire"
     requests = [hot.evict(tiers.keys.thread(name), name, idle_ms, vanishing=vanishing) for name in names]

@@ -15,5 +15,6 @@ async def trim(tiers: Tiers, thread_ids: Iterable[str]) -> int:
     keep = tiers.config.hot_checkpoints
     if keep is None:
         return 0
+    await tiers.pause("trim: begins")
     requests = [hot.trim(tiers.keys.thread(thread_id), thread_id, keep) for thread_id in thread_ids]
     return sum(dropped for dropped in await tiers.hot.call_many(requests) if dropped > 0)

@@ -45,6 +45,7 @@ _REASONS = {
     "LOADING": "Redis is loading its data; try again in a moment",
     "MASTERDOWN": "this Redis replica has lost its primary",
     "CLUSTERDOWN": "the Redis cluster is down, or has no primary for some of its slots",
+    "MOVED": "TIER_REDIS_URL names one node of a Redis cluster, and the key is on another; write it as redis+cluster://",
     "TRYAGAIN": "the Redis cluster is moving this part of it to another node; try again in a moment",
     "NOAUTH": "Redis wants a password; put it into TIER_REDIS_URL",
     "WRONGPASS": "Redis refused the user or the password of TIER_REDIS_URL",
@@ -59,6 +60,7 @@ _WORDS = (  # redis-py cuts the word off and keeps it in the class
     (redis.exceptions.BusyLoadingError, "LOADING"),
     (redis.exceptions.MasterDownError, "MASTERDOWN"),
     (redis.exceptions.ClusterDownError, "CLUSTERDOWN"),
+    (redis.exceptions.MovedError, "MOVED"),
     (redis.exceptions.NoPermissionError, "NOPERM"),
     (redis.exceptions.AuthenticationError, "WRONGPASS"),
 )

@@ -8,7 +8,6 @@ from contextlib import suppress
 import pytest
 
 from saver import ColdTierError, TieredSaver
-from saver.archive import archive
 from saver.carriers import AsyncHot
 from saver.connect import Tiers
 from saver.demote import demote
@@ -46,30 +45,6 @@ async def test_killed_mover_loses_and_doubles_nothing(
     assert await thread.ids() == ids == world.cold_ids(thread.thread_id)
     assert await thread.values() == {"x": [2]}
     assert world.postgres("select count(*) from checkpoint_writes") == [(1,)]
-
-
-@pytest.mark.parametrize("point", ["archive: locked", "archive: log read", "archive: rows sent"])
-async def test_mover_frozen_in_its_transaction_is_overtaken_and_harmless(
-    world: World, agent: TieredSaver, worker: Tiers, mover: StartMover, point: str
-) -> None:
-    thread = Thread(agent)
-    ids = [await thread.put({"x": [1]})]
-    process = mover("archive", thread, point)
-
-    with frozen(process.pid):
-        ids.insert(0, await thread.put({"x": [2]}))
-        await eventually_async(lambda: is_overtaken(worker, thread), within_seconds=IDLE_SECONDS * 4)
-        await demote(worker, thread.thread_id)
-        ids.insert(0, await thread.put({"x": [3]}))
-    process.communicate(timeout=20)
-
-    assert await thread.ids() == ids
-    await demote(worker, thread.thread_id)
-    assert await thread.ids() == ids == world.cold_ids(thread.thread_id)
-
-
-async def is_overtaken(worker: Tiers, thread: Thread) -> bool:
-    return thread.thread_id in (await archive(worker, [thread.thread_id])).clean
 
 
 async def test_frozen_deleter_is_overtaken_and_has_deleted_only_if_it_says_so(
