@@ -79,8 +79,12 @@ select exists (select 1
    and class.relname = 'checkpoints';
 
 -- name: doctor_standbys
--- Columns of others are null for a user without pg_monitor.
-select coalesce(application_name, '') as name,
-       state,
-       coalesce(extract(epoch from replay_lag), 0)::float8 as lag_seconds
-  from pg_stat_replication;
+-- What a standby has on its disk survives a failover to it, replayed or not. Its delay is measured when it replies, so a
+-- silent one is told by what it lacks and since when. Columns of others are null for a user without pg_monitor.
+select state,
+       coalesce(extract(epoch from flush_lag), 0)::float8 as lag_seconds,
+       coalesce(extract(epoch from clock_timestamp() - reply_time), 0)::float8 as silent_seconds,
+       coalesce(pg_wal_lsn_diff(here.lsn, flush_lsn), 0)::bigint as missing_bytes
+  from pg_stat_replication
+ cross join (select case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end as lsn)
+       as here;

@@ -28,6 +28,17 @@ def test_the_doctor_makes_nothing(doctor: Doctor, redis_owner: redis.Redis) -> N
     assert set(cast(Any, redis_owner.keys())) == keys_before
 
 
+def test_writes_that_wait_while_nobody_works_are_found(doctor: Doctor, redis_owner: redis.Redis, prefix: str) -> None:
+    long_ago = int(cast(Any, redis_owner.time())[0]) * 1000 - 600_000
+    redis_owner.zadd(f"{prefix}:{{p003}}:dirty", {"thread": long_ago})
+
+    alone = doctor.facts_to_mend("workers", TIER_KEY_PREFIX=prefix)
+    idle = doctor.reports(TIER_KEY_PREFIX=f"{prefix}-idle")["workers"]
+
+    assert alone == "0 workers live, and a write has waited 10m for Postgres"
+    assert idle["facts"] == ["workers: 0 alive; no write has waited for long"]
+
+
 def test_another_number_of_partitions_is_found(doctor: Doctor, own_schema: str) -> None:
     assert "TIER_PARTITIONS=4" in doctor.facts_to_mend("redis", TIER_PARTITIONS="8", TIER_POSTGRES_SCHEMA=own_schema)
 

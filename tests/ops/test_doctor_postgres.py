@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 
 from tests.fix_doctor import Doctor
+from tests.fix_nodes import PostgresNode
 from tests.fix_servers import StartServers
 from tests.waiting import eventually
 from worker.embedded import Embedded
@@ -70,6 +72,36 @@ def test_a_standby_is_found(private_servers: StartServers) -> None:
     servers.restart("postgres")
 
     assert "this Postgres is a standby" in Doctor(servers).facts_to_mend("postgres")
+
+
+@pytest.fixture
+def standby(sound_servers: Embedded) -> Iterator[PostgresNode]:
+    """A standby of the sound Postgres."""
+    node = PostgresNode()
+    node.password = urlsplit(sound_servers.postgres_url).password or ""
+    node.copy(sound_servers.postgres_url)
+    node.start()
+    yield node
+    node.remove()
+
+
+def test_a_standby_that_falls_behind_is_found(
+    doctor: Doctor, postgres_owner: psycopg.Connection[Any], own_schema: str, standby: PostgresNode
+) -> None:
+    followed = {"TIER_POSTGRES_SCHEMA": own_schema}
+    filler = f"create table {own_schema}.filler as select repeat('x', 999) || n from generate_series(1, 30000) as n"
+    eventually(lambda: "standbys: 1, up to date" in doctor.reports(**followed)["postgres"]["facts"], within_seconds=20)
+    with psycopg.connect(standby.url) as connection:
+        [(receiver,)] = connection.execute("select pid from pg_stat_wal_receiver")
+
+    os.kill(receiver, signal.SIGSTOP)
+    try:
+        postgres_owner.execute(filler)
+        found = doctor.facts_to_mend("postgres", **followed)
+    finally:
+        os.kill(receiver, signal.SIGCONT)
+
+    assert "1 of 1 standbys are not up to date" in found
 
 
 def test_a_pooler_is_seen(doctor: Doctor, through_pgbouncer: str) -> None:

@@ -1,10 +1,13 @@
 """`tier doctor` on Redis: policies, persistence, memory, roles and rights."""
 
 import json
+import os
 import re
 import secrets
+import signal
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -12,7 +15,9 @@ import redis
 from saver import TierConfig, TieredSaver
 from saver.errors import HotTierError
 from tests.fix_doctor import Doctor
+from tests.fix_nodes import StartNode
 from tests.fix_servers import StartServers
+from tests.waiting import eventually
 from worker.doctor.persistence import Persistence, loss_of
 from worker.doctor.rights import COMMANDS, acl_rule
 from worker.embedded import Embedded
@@ -84,6 +89,21 @@ def test_a_replica_is_found(doctor: Doctor, redis_owner: redis.Redis) -> None:
     assert "this Redis is a replica" in found
 
 
+@pytest.mark.slow
+def test_a_replica_that_falls_behind_is_found(
+    doctor: Doctor, sound_servers: Embedded, redis_owner: redis.Redis, start_node: StartNode
+) -> None:
+    redis_owner.config_set("repl-diskless-sync-delay", 0)
+    password = urlsplit(sound_servers.redis_url).password
+    follows = {"replicaof": f"127.0.0.1 {sound_servers.redis_port}", "masterauth": password}
+    replica = start_node(follows)
+    eventually(lambda: "replicas: 1, up to date" in doctor.reports()["redis"]["facts"], within_seconds=30)
+
+    os.kill(replica.pid, signal.SIGSTOP)
+
+    eventually(lambda: "1 of 1 replicas are not up to date" in doctor.facts_to_mend("redis"), within_seconds=40)
+
+
 def test_a_node_of_a_cluster_is_found(private_servers: StartServers) -> None:
     servers = private_servers(redis_settings={"cluster-enabled": "yes"})
 
@@ -150,6 +170,23 @@ def test_an_agent_without_a_right_of_a_script_says_so(
 
     with TieredSaver(config) as saver, pytest.raises(HotTierError, match="lacks a right"):
         saver.promote("a")
+
+
+def test_without_info_what_can_be_seen_is_checked(
+    doctor: Doctor, sound_servers: Embedded, redis_owner: redis.Redis
+) -> None:
+    url = with_user(sound_servers, redis_owner, f"{acl_rule('tier')} -info +config|get +hello")
+    redis_owner.config_set("maxmemory-policy", "allkeys-lru")
+    redis_owner.config_set("appendonly", "no")
+
+    report = doctor.reports(TIER_REDIS_URL=url)["redis"]
+
+    found = "\n".join(finding["fact"] for finding in report["findings"])
+    assert "maxmemory-policy is allkeys-lru" in found
+    assert "persistence: none" in found
+    assert "may not use info" in found
+    assert "version: Valkey 9" in " ".join(report["facts"])
+    assert "how full it is" in " ".join(report["unseen"])
 
 
 def test_missing_rights_are_named(doctor: Doctor, sound_servers: Embedded, redis_owner: redis.Redis) -> None:

@@ -5,15 +5,17 @@ from contextlib import AsyncExitStack
 from saver.config import TierConfig, unknown_variables
 from saver.connect import refuse_unbuilt
 from saver.errors import ColdTierError, ConfigError, HotTierError
-from worker.doctor import clock, libraries, postgres, redis
+from worker.doctor import clock, libraries, postgres, redis, workers
 from worker.doctor.postgres_client import PostgresClient
 from worker.doctor.redis_client import RedisClient
 from worker.doctor.report import Report
 
+SUBJECTS = ("configuration", "redis", "queue", "postgres", "workers", "clocks", "libraries")
+
 
 async def check_up(config: TierConfig) -> list[Report]:
     """Look at both tiers, the queue if it is elsewhere, the clocks and the libraries; change nothing."""
-    reports = {name: Report(name) for name in ("configuration", "redis", "queue", "postgres", "clocks", "libraries")}
+    reports = {name: Report(name) for name in SUBJECTS}
     offsets: dict[str, clock.Offset] = {}
     _check_configuration(config, reports["configuration"])
     async with AsyncExitStack() as stack:
@@ -23,6 +25,7 @@ async def check_up(config: TierConfig) -> list[Report]:
         cold = await _postgres(stack, config, reports["postgres"])
         try:
             if hot:
+                await workers.examine(config, hot, reports["workers"])
                 offsets["Redis"] = await clock.measure(lambda: _redis_time(hot))
             if cold:
                 offsets["Postgres"] = await clock.measure(lambda: _postgres_time(cold))

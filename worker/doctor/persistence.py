@@ -51,12 +51,11 @@ def loss_of(mode: Persistence, fsync: str, config: TierConfig) -> str:
 
 async def check_persistence(config: TierConfig, redis: RedisClient, report: Report) -> None:
     """Which of the four modes this server is in, and whether it works."""
-    info = await redis.info("persistence")
-    if info is None:
-        report.cannot_see("persistence: the user may not use INFO")
+    info, save = await redis.info("persistence"), await redis.setting("save")
+    if info is None and save is None:
+        report.cannot_see("persistence: the user may use neither INFO nor CONFIG GET")
         return
-    has_log = info.get("aof_enabled") == 1
-    save = await redis.setting("save")
+    has_log = info.get("aof_enabled") == 1 if info else await redis.setting("appendonly") == "yes"
     fsync = await redis.setting("appendfsync") if has_log else ""
     if save is None:
         report.cannot_see("snapshots and appendfsync: the user may not use CONFIG GET; the worst is assumed")
@@ -71,7 +70,7 @@ async def check_persistence(config: TierConfig, redis: RedisClient, report: Repo
         )
     else:
         report.note(f"{shown}; {loss}")
-    _check_writes(info, has_log, report)
+    _check_writes(info or {}, has_log, report)
 
 
 def _check_writes(info: dict[str, Any], has_log: bool, report: Report) -> None:

@@ -10,6 +10,8 @@ from worker.doctor.report import Report, listed
 
 OLDEST = 130_000
 SLOWEST_STANDBY_SECONDS = 10
+LONGEST_SILENCE_SECONDS = 30  # a standby replies every 10 s
+MOST_MISSING_BYTES = 16 << 20
 CONTENT_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads", "tier_labels")
 MIGRATION_TABLES = ("checkpoint_migrations", "tier_migrations")
 # What every statement finds its rows by, and what retention walks along.
@@ -174,12 +176,21 @@ async def _check_indexes(config: TierConfig, postgres: PostgresClient, report: R
         )
 
 
+def _is_late(standby: DictRow) -> bool:
+    return bool(
+        standby["state"] != "streaming"
+        or standby["lag_seconds"] > SLOWEST_STANDBY_SECONDS
+        or standby["silent_seconds"] > LONGEST_SILENCE_SECONDS
+        or standby["missing_bytes"] > MOST_MISSING_BYTES
+    )
+
+
 async def _check_standbys(postgres: PostgresClient, report: Report) -> None:
     rows = await postgres.fetch("doctor_standbys")
     if any(row["state"] is None for row in rows):
         report.cannot_see("how far the standbys are: grant pg_monitor to the user to see it")
         return
-    late = [row for row in rows if row["state"] != "streaming" or row["lag_seconds"] > SLOWEST_STANDBY_SECONDS]
+    late = [row for row in rows if _is_late(row)]
     if late:
         report.find(
             f"{len(late)} of {len(rows)} standbys are not up to date",

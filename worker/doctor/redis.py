@@ -18,12 +18,15 @@ SLOWEST_REPLICA_SECONDS = 10
 async def examine(config: TierConfig, redis: RedisClient, report: Report, *, is_queue: bool = False) -> None:
     """Look at one server. The queue of arq may evict nothing either; what it loses is only hints."""
     if (server := await redis.info("server")) is None:
-        report.cannot_see("version, memory, role: the user may not use INFO, and neither agents nor workers can start")
-    else:
+        report.cannot_see("how full it is, and its replicas: the user may not use INFO; agents and workers need it too")
+        server = await redis.greeting()
+    if server:
         _check_version(server, report)
         _check_cluster(server, report)
-        _check_memory(await redis.info("memory") or {}, await redis.setting("maxmemory-policy"), report)
-        _check_role(await redis.info("replication") or {}, report)
+    else:
+        report.cannot_see("version and role: the user may use neither INFO nor HELLO")
+    await _check_memory(redis, report)
+    _check_role(await redis.info("replication") or server or {}, report)
     if not is_queue:
         await check_persistence(config, redis, report)
         await _check_partitions(config, redis, report)
@@ -64,8 +67,17 @@ def _check_cluster(server: dict[str, Any], report: Report) -> None:
         )
 
 
-def _check_memory(memory: dict[str, Any], policy: str | None, report: Report) -> None:
-    policy = policy or memory.get("maxmemory_policy")
+async def _check_memory(redis: RedisClient, report: Report) -> None:
+    memory = await redis.info("memory") or {}
+    _check_policy(await redis.setting("maxmemory-policy") or memory.get("maxmemory_policy"), report)
+    known = memory.get("maxmemory", await redis.setting("maxmemory"))
+    if known is None:
+        report.cannot_see("maxmemory: this server tells it neither in INFO nor in CONFIG GET")
+    else:
+        _check_room(int(known), memory.get("used_memory"), report)
+
+
+def _check_policy(policy: str | None, report: Report) -> None:
     if policy is None:
         report.cannot_see("maxmemory-policy: this server tells it neither in INFO nor in CONFIG GET")
     elif policy != "noeviction":
@@ -76,13 +88,17 @@ def _check_memory(memory: dict[str, Any], policy: str | None, report: Report) ->
         )
     else:
         report.note("maxmemory-policy: noeviction")
-    most, used = int(memory.get("maxmemory") or 0), int(memory.get("used_memory") or 0)
+
+
+def _check_room(most: int, used: int | None, report: Report) -> None:
     if most == 0:
         report.find(
             "maxmemory is not set",
             "Redis grows until the system kills it, and then everything that is not archived is lost at once",
             "set maxmemory to about three quarters of what the machine or container has",
         )
+    elif used is None:
+        report.note(f"memory: at most {most >> 20} MiB")
     elif used > FULLEST * most:
         report.find(
             f"Redis has filled {used / most:.0%} of maxmemory ({most >> 20} MiB)",
@@ -100,6 +116,8 @@ def _check_role(replication: dict[str, Any], report: Report) -> None:
             "it is read-only: every write of an agent fails",
             "point TIER_REDIS_URL at the primary",
         )
+        return
+    if "connected_slaves" not in replication:
         return
     replicas = [value for name, value in replication.items() if re.fullmatch(r"slave\d+", name)]
     late = [one for one in replicas if one.get("state") != "online" or int(one.get("lag", 0)) > SLOWEST_REPLICA_SECONDS]

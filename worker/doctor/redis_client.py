@@ -75,6 +75,17 @@ class RedisClient:
         found = await self.ask("INFO", section)
         return found if isinstance(found, dict) else None
 
+    async def greeting(self) -> dict[str, Any] | None:
+        """What HELLO tells of the server, in the words of INFO, or None without the right to it."""
+        found = await self.ask("HELLO")
+        if not isinstance(found, list | dict):
+            return None
+        pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+        told = {name.decode(): value.decode() for name, value in pairs if isinstance(value, bytes)}
+        kind = "valkey_version" if told.get("server") == "valkey" else "redis_version"
+        role = "master" if told.get("role") == "master" else "slave"
+        return {kind: told.get("version"), "redis_mode": told.get("mode"), "role": role}
+
     async def setting(self, name: str) -> str | None:
         """A line of redis.conf, or None without the right to CONFIG GET."""
         found = await self.ask("CONFIG", "GET", name)
