@@ -14,7 +14,10 @@ from typing import Annotated, Any, TypedDict
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Send, interrupt
 
 from saver import TieredSaver
@@ -105,6 +108,75 @@ def nested(saver: Saver, runs: list[str]) -> Any:
     graph.add_edge("keep", "sub")
     graph.add_edge("sub", END)
     return graph.compile(checkpointer=saver)
+
+
+def deep(saver: Saver, runs: list[Any]) -> Any:
+    """A subgraph of a subgraph, whose leaf waits for a person."""
+
+    def node(name: str) -> Callable[[Nested], Nested]:
+        def run(state: Nested) -> Nested:
+            runs.append(name)
+            return {"x": [f"leaf:{interrupt('deep?')}" if name == "leaf" else name]}
+
+        return run
+
+    middle: Any = StateGraph(Nested)
+    middle.add_node("mid", node("mid")).add_node("inner", _one_node("leaf", node("leaf"), None))
+    middle.add_edge(START, "mid").add_edge("mid", "inner")
+    graph: Any = StateGraph(Nested)
+    graph.add_node("top", node("top")).add_node("middle", middle.compile())
+    return graph.add_edge(START, "top").add_edge("top", "middle").compile(checkpointer=saver)
+
+
+def calls(saver: Saver, runs: list[Any]) -> Any:
+    """Three parallel calls of one subgraph, each of which waits for a person."""
+
+    def ask(state: Nested) -> Nested:
+        runs.append("ask")
+        question = state["x"][-1]
+        return {"x": [f"{question}={interrupt(question)}"]}
+
+    def each(state: Nested) -> list[Send]:
+        return [Send("sub", {"x": [question]}) for question in "abc"]
+
+    graph: Any = StateGraph(Nested).add_node("sub", _one_node("ask", ask, None))
+    return graph.add_conditional_edges(START, each, ["sub"]).compile(checkpointer=saver)
+
+
+def failing(saver: Saver, runs: list[Any]) -> Any:
+    """Two nodes, the second of which fails the first time."""
+
+    def good(state: Nested) -> Nested:
+        runs.append("good")
+        return {"x": ["good"]}
+
+    def bad(state: Nested) -> Nested:
+        runs.append("bad")
+        if runs.count("bad") == 1:
+            raise ValueError("boom")
+        return {"x": ["bad"]}
+
+    graph: Any = StateGraph(Nested).add_node("good", good).add_node("bad", bad)
+    return graph.add_edge(START, "good").add_edge("good", "bad").compile(checkpointer=saver)
+
+
+def workflow(saver: Saver, runs: list[Any]) -> Any:
+    """The functional interface: tasks, an interrupt, what the run before saved, and a store."""
+
+    @task
+    async def double(number: int) -> int:
+        runs.append(number)
+        return 2 * number
+
+    @entrypoint(checkpointer=saver, store=InMemoryStore())
+    async def flow(number: int, *, previous: int | None, store: BaseStore) -> entrypoint.final[list[Any], int]:
+        doubled = [await double(number), await double(number + 1)]
+        answer = interrupt("ok?")
+        await store.aput(("seen",), str(number), {"answer": answer})
+        seen = sorted(item.key for item in await store.asearch(("seen",)))
+        return entrypoint.final(value=[*doubled, answer, previous, seen], save=(previous or 0) + number)
+
+    return flow
 
 
 def config_of(thread_id: str, **more: Any) -> RunnableConfig:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
 from saver import TierConfig, TieredSaver
 from saver.connect import Tiers
@@ -222,6 +222,67 @@ async def test_time_travel_and_forks_look_as_in_memory(driven: Driven) -> None:
     seen = await conversation(driven, runs)
 
     assert seen == await conversation(InMemorySaver(), expected)
+    assert sorted(map(str, runs)) == sorted(map(str, expected))
+
+
+KINDS: dict[str, tuple[Any, Any, list[Any]]] = {  # the graph, its first input, the answers to its questions
+    "deep": (graphs.deep, {"x": ["in"]}, [Command(resume="D")]),
+    "calls": (graphs.calls, {"x": ["in"]}, [{"a": "A", "b": "B", "c": "C"}]),
+    "failing": (graphs.failing, {"x": ["in"]}, [None]),
+    "workflow": (graphs.workflow, 3, [Command(resume="F"), 4, Command(resume="G")]),
+}
+
+
+async def told(saver: Any, kind: str, runs: list[Any]) -> list[Any]:
+    """A whole conversation with a graph: every result, every state and every history."""
+    make, first, answers = KINDS[kind]
+    graph = make(saver, runs)
+    seen = [await result_of(graph, first)]
+    for answer in answers:
+        state = await graph.aget_state(CONFIG, subgraphs=True)
+        if isinstance(answer, dict):
+            answer = Command(resume={one.id: answer[one.value] for one in state.interrupts})
+        seen += [shown(state), [shown(one) async for one in graph.aget_state_history(CONFIG)]]
+        seen.append(await result_of(graph, answer))
+    return [
+        *seen,
+        shown(await graph.aget_state(CONFIG)),
+        [shown(one) async for one in graph.aget_state_history(CONFIG)],
+    ]
+
+
+async def result_of(graph: Any, given: Any) -> Any:
+    """What an invocation gives, without the order in which parallel tasks paused."""
+    try:
+        found = await graph.ainvoke(given, CONFIG)
+    except ValueError as error:
+        return str(error)
+    return {key: value for key, value in found.items() if key != "__interrupt__"} if isinstance(found, dict) else found
+
+
+def shown(state: StateSnapshot) -> Any:
+    """All that can be told from a state and its tasks, theirs included."""
+    tasks = [
+        (
+            one.name,
+            str(one.error),
+            [ask.value for ask in one.interrupts],
+            shown(one.state) if isinstance(one.state, StateSnapshot) else None,
+        )
+        for one in state.tasks
+    ]
+    facts = {key: (state.metadata or {}).get(key) for key in ("source", "step")}
+    return state.values, state.next, facts, tasks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_kind_of_graph_runs_as_in_memory(driven: Driven, kind: str) -> None:
+    runs: list[Any] = []
+    expected: list[Any] = []
+
+    seen = await told(driven, kind, runs)
+
+    assert seen == await told(InMemorySaver(), kind, expected)
     assert sorted(map(str, runs)) == sorted(map(str, expected))
 
 
