@@ -1,15 +1,12 @@
 """
 LangGraph checkpoints to rows and back: the only module that serializes.
 
-What JSONB would change goes into a blob row, which the stock saver reads back exactly: text with NUL, floats that are
-not finite, negative zero, floats that Postgres prints as integers, members of enums and other subclasses, and every
-value when the serializer encrypts. The rest follows `AsyncPostgresSaver.aput` (langgraph-checkpoint-postgres 3.2).
+What JSONB would change (`storable.py`), and every value when the serializer encrypts, goes into a blob row, which the
+stock saver reads back exactly. The rest follows `AsyncPostgresSaver.aput` (langgraph-checkpoint-postgres 3.2).
 """
 
 import json
-import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import ormsgpack
@@ -31,14 +28,11 @@ from saver.errors import InvalidThread
 from saver.migrations import METADATA_KEY, Migrations
 from saver.pack import blob_name, pack_blob, pack_checkpoint, pack_writes
 from saver.rows import BlobRow, CheckpointRow, WriteRow, merge_writes
+from saver.storable import check_ids, check_text, is_inline, metadata_json, to_json
 
-MOST_ID_BYTES = 2500  # of a row's key: a Postgres B-tree entry takes 2704 bytes
 MOST_VALUE_BYTES = 256 * 1024 * 1024  # of a value: a quarter of a Postgres field, half of a Redis value
 DELTA_COUNTERS = "counters_since_delta_snapshot"
 NO_BLOB = b""  # in the place of a blob: the checkpoint refers to it and does without it
-
-_encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class Address(NamedTuple):
@@ -74,60 +68,6 @@ def address_of(config: RunnableConfig) -> Address:
     )
     check_ids("thread_id", address)
     return address
-
-
-def check_ids(what: str, ids: Sequence[str]) -> None:
-    """Refuse ids that Postgres could not store or index. Raises InvalidThread."""
-    together = "".join(ids)
-    if len(together) * 4 <= MOST_ID_BYTES and together.isascii() and "\0" not in together:
-        return
-    if sum(map(len, ids)) * 4 > MOST_ID_BYTES and sum(len(i.encode(errors="replace")) for i in ids) > MOST_ID_BYTES:
-        raise InvalidThread(f"{what} is too long: all ids of a row take at most {MOST_ID_BYTES} bytes; shorten it")
-    for part in ids:
-        check_text(what, part)
-
-
-def check_text(what: str, text: str) -> None:
-    """Refuse text that Postgres could not store. Raises InvalidThread."""
-    if "\0" in text:
-        raise InvalidThread(f"{what} contains the character NUL, which Postgres cannot store; remove it")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidThread(f"{what} contains half a surrogate pair, which is not text; remove it") from error
-
-
-def is_inline(value: Any) -> bool:
-    """Whether JSONB gives the value back with the same type and value, so that it may stand in the checkpoint row."""
-    kind = type(value)
-    if value is None or kind is bool or kind is int:
-        return True
-    if kind is str:
-        return "\0" not in value
-    if kind is float:
-        return abs(value) < 1e16 and (value != 0.0 or math.copysign(1.0, value) > 0)
-    return False
-
-
-def to_json(what: str, value: Any) -> str:
-    """JSON text that Postgres takes as it is. Raises InvalidThread for what JSONB cannot hold."""
-    try:
-        text = _encode_json(value)
-    except (ValueError, TypeError) as error:
-        raise InvalidThread(f"{what} cannot be stored as JSON ({error}); use plain, finite values there") from error
-    if "\\u0000" in text and _NUL_ESCAPE.search(text):
-        raise InvalidThread(f"{what} contains the character NUL, which Postgres cannot store; remove it")
-    return text
-
-
-def without_nul(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.replace("\0", "")
-    if isinstance(value, dict):
-        return {without_nul(key): without_nul(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nul(item) for item in value]
-    return value
 
 
 class EncodedCheckpoint(NamedTuple):
@@ -227,11 +167,7 @@ class Codec:
         merged = cast(dict[str, Any], get_serializable_checkpoint_metadata(config, metadata))
         if self.migrations:
             merged[METADATA_KEY] = self.migrations.current
-        try:
-            return to_json("the metadata", merged)
-        except InvalidThread:
-            # The stock saver strips NUL from the metadata's own strings; here from nested ones too.
-            return to_json("the metadata", without_nul(merged))
+        return metadata_json("the metadata", merged)
 
     def _pack(self, row: CheckpointRow, references: list[str]) -> bytes:
         try:
@@ -294,18 +230,3 @@ class Codec:
 def in_order(writes: Iterable[WriteRow]) -> list[WriteRow]:
     """Merged writes of one checkpoint in the order in which LangGraph applies them."""
     return sorted(merge_writes(writes), key=lambda w: writes_sort_key(w.task_path, w.task_id, w.idx))
-
-
-def contains(document: Any, part: Any) -> bool:
-    """Whether JSONB `document @> part` holds for two objects (PostgreSQL manual, 8.14.3, containment)."""
-    if isinstance(part, Mapping):
-        return isinstance(document, Mapping) and all(
-            key in document and contains(document[key], value) for key, value in part.items()
-        )
-    if isinstance(part, (list, tuple)):
-        return isinstance(document, (list, tuple)) and all(
-            any(contains(item, wanted) for item in document) for wanted in part
-        )
-    if isinstance(document, (Mapping, list, tuple)):
-        return False
-    return isinstance(document, bool) == isinstance(part, bool) and bool(document == part)

@@ -29,6 +29,7 @@ from saver.operations import Context
 from saver.runtime import Runtime
 from saver.serializer import serializer_of
 from saver.steps import Slow, Steps
+from saver.storable import condition
 
 Json = dict[str, Any]
 
@@ -80,7 +81,7 @@ class DescribedSaver(BaseCheckpointSaver[str]):
     def _list(
         self, config: RunnableConfig | None, filter_: Json | None, before: RunnableConfig | None, limit: int | None
     ) -> Listing:
-        query = Query(None, None, "", (get_checkpoint_id(before) or "") if before else "", filter_ or None)
+        query = Query(None, None, "", (get_checkpoint_id(before) or "") if before else "", condition(filter_))
         if config is not None:
             address = address_of(config)
             is_one = config["configurable"].get("checkpoint_ns") is not None

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from psycopg.types.json import Jsonb
 
 from saver import hot
-from saver.codec import contains
 from saver.connect import Tiers
 from saver.demote import Tier
 from saver.hot import HotCheckpoint, Status
 from saver.load import heal
 from saver.rows import Rows
+from saver.storable import condition, contains
 
 MOST_DIRTY = 10_000  # threads not archived yet that one listing looks at, last written first
 MOST_CHECKPOINTS = 100_000  # of one thread, measured in hot
@@ -52,12 +52,15 @@ async def list_threads(
     Threads whose newest checkpoint has this metadata (JSONB containment), last written first.
 
     `after` is the last one of the page before; a thread that is written meanwhile moves to the front. A thread that no
-    worker has archived yet is found too. Raises HotTierError, ColdTierError.
+    worker has archived yet is found too.
+
+    Raises HotTierError, ColdTierError, and InvalidThread for what no metadata could hold.
     """
+    wanted = condition(metadata) or {}
     dirty = await _not_archived(tiers)
     heads = await _heads(tiers, dirty)
-    waiting = await _matching(tiers, heads, dict(metadata or {}), limit, after)
-    archived = await _archived(tiers, list(heads), metadata, limit, after)
+    waiting = await _matching(tiers, heads, wanted, limit, after)
+    archived = await _archived(tiers, list(heads), wanted, limit, after)
     found = sorted([*waiting, *archived], key=lambda info: info.last_activity, reverse=True)
     return await _measured(tiers, found[:limit], set(dirty))
 
@@ -68,9 +71,10 @@ async def count_threads(tiers: Tiers, metadata: Mapping[str, Any]) -> int:
 
     Not by keys that change with every step, like `step` or `run_id`: these Postgres would have to search for.
     """
+    wanted = condition(metadata) or {}
     heads = await _heads(tiers, await _not_archived(tiers))
-    waiting = sum(contains(told, metadata) for told in heads.values())
-    [(archived,)] = await tiers.cold.fetch("count_found", {"skip": list(heads), "labels": Jsonb(dict(metadata))})
+    waiting = sum(contains(told, wanted) for told in heads.values())
+    [(archived,)] = await tiers.cold.fetch("count_found", {"skip": list(heads), "labels": Jsonb(wanted)})
     return waiting + int(archived)
 
 
@@ -78,13 +82,13 @@ async def count_threads(tiers: Tiers, metadata: Mapping[str, Any]) -> int:
 
 
 async def _archived(
-    tiers: Tiers, skip: list[str], metadata: Mapping[str, Any] | None, limit: int, after: ThreadInfo | None
+    tiers: Tiers, skip: list[str], wanted: dict[str, Any], limit: int, after: ThreadInfo | None
 ) -> list[ThreadInfo]:
     """Of cold, without what hot has told of: a thread that left hot since is told of by cold."""
-    labels = {key: value for key, value in (metadata or {}).items() if key not in STEP_KEYS}
+    labels = {key: value for key, value in wanted.items() if key not in STEP_KEYS}
     parameters = {
         "skip": skip,
-        "filter": Jsonb(dict(metadata)) if metadata else None,
+        "filter": Jsonb(wanted) if wanted else None,
         "labels": Jsonb(labels),
         "moment": after.last_activity if after else "infinity",
         "after": after.thread_id if after else "",

@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from psycopg.types.json import Jsonb
 
 from saver import hot
-from saver.codec import Codec, contains
+from saver.codec import Codec
 from saver.cold import rows_by_thread
 from saver.connect import Tiers
 from saver.errors import HotTierError
@@ -24,6 +24,7 @@ from saver.load import heal
 from saver.operations import Context, decoded
 from saver.rows import CheckpointRow, Rows, WriteRow
 from saver.steps import Slow, Steps
+from saver.storable import contains
 
 PAGE = 100
 MOST_ATTEMPTS = 12

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from saver.archive import archive
-from saver.codec import check_ids
 from saver.cold import Transaction
 from saver.connect import Tiers
 from saver.destroy import change_cold, delete, drain
 from saver.errors import ColdTierError
 from saver.listing import Query, entries_of
+from saver.storable import check_ids
 
 STRATEGIES = ("keep_latest", "delete")
 

@@ -11,10 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
-from saver.codec import MOST_ID_BYTES, address_of, check_ids, contains, is_inline, to_json, without_nul
+from saver.codec import address_of
 from saver.errors import InvalidThread
+from saver.storable import MOST_ID_BYTES, check_ids, condition, contains, is_inline, to_json, without_nul
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=["Cs"]))
+NUMBERS = st.recursive(
+    st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([-0.0, 1e16, 1e22, "e+ -0.0"]),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
 DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["a", "b", 1.0, 2.5]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b"]), inner),
@@ -41,7 +47,7 @@ def test_inline_value_comes_back_from_jsonb_as_it_was(database: Any, value: Any)
 
 
 @pytest.mark.parametrize(
-    "value", [math.nan, math.inf, -0.0, 1e16, 1.7976931348623157e308, "a\0b", Name.A, [1], {}, b"", (1,)]
+    "value", [math.nan, math.inf, -0.0, 1e16, 1.7976931348623157e308, "a\0b", "\ud800", Name.A, [1], {}, b"", (1,)]
 )
 def test_value_that_jsonb_would_change_is_not_inline(value: Any) -> None:
     assert not is_inline(value)
@@ -65,6 +71,27 @@ def test_containment_is_that_of_postgres(database: Any, document: Any, part: Any
 @pytest.mark.parametrize("text", ["\\u0000", "\\\\u0000", "\\", "ü\u2028"])
 def test_json_keeps_what_only_looks_like_nul(text: str) -> None:
     assert json.loads(to_json("x", {"x": text})) == {"x": text}
+
+
+@settings(deadline=None, max_examples=150)
+@given(value=NUMBERS)
+def test_numbers_of_json_come_back_from_jsonb_as_they_were_sent(database: Any, value: Any) -> None:
+    text = to_json("the metadata", {"x": value})
+
+    [found] = database.execute("select %s::jsonb", (text,)).fetchone()
+
+    assert repr(found) == repr(json.loads(text))
+
+
+def test_condition_speaks_as_metadata_does() -> None:
+    assert condition({"n": 1e16, "z": -0.0, "k": {1: ("a\0",)}}) == {"n": 10**16, "z": 0.0, "k": {"1": ["a"]}}
+    assert condition({}) is condition(None) is None
+
+
+@pytest.mark.parametrize("value", [math.nan, {1, 2}, b"x", "\ud800"])
+def test_condition_that_no_metadata_meets_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidThread, match="the filter"):
+        condition({"x": value})
 
 
 @pytest.mark.parametrize("value", ["\0", "\\\0", {"\0": 1}, [math.nan], {1, 2}, b"bytes"])
