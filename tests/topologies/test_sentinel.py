@@ -14,7 +14,7 @@ from saver.connect import connect
 from saver.demote import demote
 from saver.errors import HotTierError
 from tests.builders import Thread
-from tests.faults.conftest import FAMILIES
+from tests.faults.world import FAMILIES
 from tests.fix_doctor import Doctor
 from tests.fix_nodes import RedisNode
 from tests.fix_sentinel import Watched
