@@ -21,7 +21,7 @@ help:
 	@echo 'make fmt     format, and repair what the linter can repair'
 	@echo 'make demo    watch threads move between the tiers for about a minute'
 	@echo 'make bench   compare with other savers (BENCH_OPTIONS=--help); bench-archive, bench-memory, bench-growth'
-	@echo 'make chaos   agents write, workers move, faults strike, everything is read back (MINUTES=5 SEED=7)'
+	@echo 'make chaos   agents write, workers move, faults strike, everything is read back (MINUTES=5 SEED=7 CHAOS_OPTIONS=--through)'
 	@echo 'make mutants take each guard of the protocol out and see that a test fails (GUARDS="drop trim" for some)'
 	@echo 'make lock    resolve requirements.lock anew (LOCK_OPTIONS=--upgrade for newer versions)'
 	@echo 'make clean   remove .venv, caches and build output'
@@ -50,7 +50,7 @@ bench-archive bench-memory bench-growth: bench-%: $(READY)
 	$(BIN)/python -m tests.bench.$* $(BENCH_OPTIONS)
 
 chaos: $(READY)
-	$(BIN)/python -m tests.faults.chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.faults.chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED)) $(CHAOS_OPTIONS)
 
 mutants: $(READY)
 	$(BIN)/python -m tests.movement.mutants $(GUARDS)

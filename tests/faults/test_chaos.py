@@ -10,8 +10,9 @@ from tests.faults.chaos.crew import REPOSITORY
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_nothing_acknowledged_is_lost_while_everything_fails() -> None:
-    command = [sys.executable, "-m", "tests.faults.chaos", "--minutes", "0.5", "--seed", "11"]
+@pytest.mark.parametrize(("minutes", "options"), [("0.6", []), ("0.4", ["--through"])], ids=["behind", "through"])
+def test_nothing_acknowledged_is_lost_while_everything_fails(minutes: str, options: list[str]) -> None:
+    command = [sys.executable, "-m", "tests.faults.chaos", "--minutes", minutes, "--seed", "11", *options]
 
     run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=220)
 

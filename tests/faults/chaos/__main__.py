@@ -22,14 +22,14 @@ from saver import TieredSaver
 from saver.connect import Tiers, connect
 from saver.demote import demote
 from tests.faults.chaos.check import KINDS, Reckoning
-from tests.faults.chaos.crew import Crew
-from tests.faults.chaos.history import Expected, expected, violations_in
-from tests.faults.chaos.strikes import STRIKES, Storm
+from tests.faults.chaos.crew import AGENTS, Crew
+from tests.faults.chaos.history import Expected, acknowledged_in, read_notes, violations_in
+from tests.faults.chaos.strikes import LOSSES, STRIKES, Storm
 from tests.faults.world import World
 from tests.fix_proxy import Proxy
 from worker.embedded import Embedded
 
-AGENTS, WORKERS = 3, 2
+BEHIND = 2  # of the agents
 # What the kernel has been given survives the kill of a server, so nothing needs to be synced to the disk.
 REDIS = {"appendonly": "yes", "appendfsync": "no"}
 POSTGRES = {"synchronous_commit": "on", "max_connections": 120}
@@ -48,6 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.chaos")
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
+    parser.add_argument("--through", action="store_true", help="all agents write through, and Redis loses data too")
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
@@ -56,8 +57,10 @@ def main() -> int:
             stack.enter_context(Proxy("127.0.0.1", port)) for port in (servers.redis_port, servers.postgres_port)
         ]
         world = World(servers, *proxies)
-        faults, crew = rage(world, folder, options.minutes * 60, options.seed)
-        threads = expected(crew.notes)
+        faults, crew = rage(world, folder, options)
+        threads = read_notes(crew.notes).threads
+        for thread in threads.values():
+            thread.pass_time(time.monotonic())
         reckoning = asyncio.run(reckon(world, threads))
         for kind, thread_id, told in violations_in(crew.notes):
             reckoning.add(kind, thread_id, told)
@@ -68,24 +71,26 @@ def main() -> int:
     return 1 if reckoning.violations.total() else 0
 
 
-def rage(world: World, folder: Path, seconds: float, seed: int) -> tuple[Counter[str], Crew]:
+def rage(world: World, folder: Path, options: argparse.Namespace) -> tuple[Counter[str], Crew]:
     """Let everything happen at once for a time; then end agents and workers."""
-    chance = random.Random(seed)
+    chance = random.Random(options.seed)
     faults: Counter[str] = Counter()
-    crew = Crew(folder, {**world.variables, **PACE}, seed, AGENTS, WORKERS)
-    storm = Storm(world, crew, chance)
-    end = time.monotonic() + seconds
+    behind = 0 if options.through else BEHIND
+    crew = Crew(folder, world, {**world.variables, **PACE}, options.seed, behind)
+    storm = Storm(world, crew, chance, folder)
+    names = [*STRIKES, *(LOSSES if options.through else ())]
+    end = time.monotonic() + options.minutes * 60
     try:
         storm.last(5, 6)
         while time.monotonic() < end:
-            name = chance.choice(list(STRIKES))
+            name = chance.choice(names)
             storm.strike(name)
             faults[name] += 1
             storm.last(0.2, 2)
             crew.revive()
     finally:
         crew.stop(lambda crew: crew.agents)
-        crew.stop(lambda crew: crew.workers)
+        crew.stop(lambda crew: [*crew.workers, *crew.retainers])
     return faults, crew
 
 
@@ -95,13 +100,13 @@ async def reckon(world: World, threads: dict[str, Expected]) -> Reckoning:
     async with connect(world.config) as tiers, TieredSaver(world.config) as saver:
         await found.look("the saver", saver, threads)
         await archive_everything(tiers, threads)
-        await found.look("the saver, all cold", saver, threads)
+        ours = await found.look("the saver, all cold", saver, threads)
     url = world.servers.postgres_url
     connection = await AsyncConnection.connect(
         url, autocommit=True, row_factory=dict_row, options=f"-c search_path={world.name}"
     )
     async with connection:
-        await found.look("the stock saver", AsyncPostgresSaver(connection), threads)
+        found.compare(ours, await found.look("the stock saver", AsyncPostgresSaver(connection), threads))
     return found
 
 
@@ -117,16 +122,26 @@ def report(
     threads: dict[str, Expected],
     reckoning: Reckoning,
 ) -> None:
-    lines = [f"{name:<42}{count:>7}" for name, count in sorted(faults.items())]
-    lines += [f"{f'{kind} started again':<42}{count:>7}" for kind, count in crew.restarts.items()]
-    lines += ["-" * 49, f"{'faults':<42}{faults.total():>7}", f"{'threads':<42}{len(threads):>7}"]
-    sent = sum(line.startswith('{"done"') for path in crew.notes for line in path.read_text().splitlines())
-    lines += [f"{'calls acknowledged':<42}{sent:>7}", f"{'checkpoints compared':<42}{reckoning.checkpoints:>7}"]
-    lines += [f"{'writes compared':<42}{reckoning.writes:>7}", "-" * 49]
-    lines += [f"{kind:<42}{reckoning.violations[kind]:>7}" for kind in KINDS]
+    looks = 3
+    counts = {
+        "threads": len(threads),
+        **{f"acknowledged: {kind}": count for kind, count in sorted(acknowledged_in(crew.notes).items())},
+        "checkpoints compared": reckoning.checkpoints,
+        "writes compared": reckoning.writes,
+        "threads deleted by retention": reckoning.retained // looks,
+    }
+    lines = [row(name, count) for name, count in sorted(faults.items())]
+    lines += [row(f"{kind} started again", count) for kind, count in crew.restarts.items()]
+    lines += ["-" * 56, row("faults", faults.total()), *(row(name, count) for name, count in counts.items())]
+    lines += ["-" * 56, *(row(kind, reckoning.violations[kind]) for kind in KINDS)]
     lines += [f"{kind}: {example}" for kind, example in reckoning.examples.items()]
-    lines += [f"seed {options.seed}, {options.minutes:g} minutes"]
+    mode = "all write through" if options.through else f"{BEHIND} agents write behind, {AGENTS - BEHIND} through"
+    lines += [f"seed {options.seed}, {options.minutes:g} minutes, {mode}"]
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def row(name: str, count: int) -> str:
+    return f"{name:<48}{count:>8}"
 
 
 if __name__ == "__main__":

@@ -10,9 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from saver.config import environment_for
+from tests.faults.chaos.history import RETAIN_SECONDS
+from tests.faults.world import World
 
 REPOSITORY = Path(__file__).parents[3]
 STOP_SECONDS = 40
+AGENTS, WORKERS = 4, 2
 
 
 class Member:
@@ -63,30 +66,36 @@ class Member:
 
 
 class Crew:
-    """All agents and workers."""
+    """All agents and workers, and one that retains."""
 
-    def __init__(self, folder: Path, variables: Mapping[str, str], seed: int, agents: int, workers: int) -> None:
+    def __init__(self, folder: Path, world: World, variables: Mapping[str, str], seed: int, behind: int) -> None:
+        """So many agents that write behind; the others write through."""
         self._folder = folder
         self.restarts: Counter[str] = Counter()
-        self.notes = [folder / f"agent-{number}.notes" for number in range(agents)]
+        self.notes = [folder / f"agent-{number}.notes" for number in range(AGENTS)]
         for path in self.notes:
             path.touch()
+        through = {**variables, "TIER_WRITE_MODE": "through"}
+        url = world.servers.postgres_url
         self.agents = [
-            self._member(self._agent(number, seed), variables, f"agent-{number}") for number in range(agents)
+            self._member(
+                _python("agent", number, seed + number, path, url),
+                variables if number < behind else through,
+                f"agent-{number}",
+            )
+            for number, path in enumerate(self.notes)
         ]
         worker = [str(Path(sys.executable).with_name("arq")), "worker.Settings"]
-        self.workers = [self._member(worker, variables, f"worker-{number}") for number in range(workers)]
-
-    def _agent(self, number: int, seed: int) -> list[str]:
-        module = "tests.faults.chaos.agent"
-        return [sys.executable, "-m", module, str(number), str(seed + number), str(self.notes[number])]
+        self.workers = [self._member(worker, variables, f"worker-{number}") for number in range(WORKERS)]
+        retention = {**variables, "TIER_RETAIN_FOR": f"{RETAIN_SECONDS:.0f}s"}
+        self.retainers = [self._member(_python("retainer"), retention, "retainer")]
 
     def _member(self, command: list[str], variables: Mapping[str, str], name: str) -> Member:
         return Member(command, variables, self._folder / f"{name}.log")
 
     def revive(self) -> None:
         """What a supervisor does."""
-        for kind, members in (("agents", self.agents), ("workers", self.workers)):
+        for kind, members in (("agents", self.agents), ("workers", self.workers), ("retainers", self.retainers)):
             self.restarts[kind] += sum(member.revive() for member in members)
 
     def stop(self, kind: Callable[["Crew"], list[Member]]) -> None:
@@ -96,3 +105,7 @@ class Crew:
             member.send(signal.SIGTERM)
         for member in kind(self):
             member.stop()
+
+
+def _python(module: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-m", f"tests.faults.chaos.{module}", *map(str, arguments)]

@@ -4,9 +4,11 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 
 from tests.faults.chaos.crew import Crew
+from tests.faults.chaos.standby import hand_back, seize, standby, take_over
 from tests.faults.world import World, family_of, frozen
 
 Strike = Callable[["Storm"], None]
@@ -15,10 +17,11 @@ Strike = Callable[["Storm"], None]
 class Storm:
     """Strikes until the time is over. A strike ends before the next one begins."""
 
-    def __init__(self, world: World, crew: Crew, chance: random.Random) -> None:
+    def __init__(self, world: World, crew: Crew, chance: random.Random, folder: Path) -> None:
         self.world = world
         self.crew = crew
         self.chance = chance
+        self.folder = folder
         self._never = Event()
 
     def last(self, low: float, high: float) -> None:
@@ -26,7 +29,7 @@ class Storm:
         self._never.wait(self.chance.uniform(low, high))
 
     def strike(self, name: str) -> None:
-        STRIKES[name](self)
+        (STRIKES | LOSSES)[name](self)
 
 
 def _cut(proxy: str) -> Strike:
@@ -98,6 +101,46 @@ def _redis_read_only(storm: Storm) -> None:
     storm.world.redis("REPLICAOF", "NO", "ONE")
 
 
+def _redis_full(storm: Storm) -> None:
+    storm.world.redis("CONFIG", "SET", "maxmemory", storm.world.redis("INFO", "memory")["used_memory"])
+    storm.last(0.5, 2)
+    storm.world.redis("CONFIG", "SET", "maxmemory", 0)
+
+
+def _redis_handed_over(storm: Storm) -> None:
+    with standby(storm.world, storm.folder / "standby") as node:
+        take_over(storm.world, node)
+        storm.last(0.5, 2)
+        hand_back(storm.world, node)
+
+
+def _redis_failed_over(storm: Storm) -> None:
+    """To a replica that lacks the last writes."""
+    with standby(storm.world, storm.folder / "standby") as node:
+        node.do("REPLICAOF", "NO", "ONE")
+        storm.last(0.1, 1)
+        seize(storm.world, node)
+        storm.last(0.5, 2)
+        hand_back(storm.world, node)
+
+
+def _redis_emptied(storm: Storm) -> None:
+    storm.world.redis("FLUSHALL")
+
+
+def _redis_back_empty(storm: Storm) -> None:
+    storm.world.redis("FLUSHALL")
+    _redis_killed(storm)
+
+
+def _postgres_read_only(storm: Storm) -> None:
+    storm.world.postgres("alter system set default_transaction_read_only = on")
+    storm.world.postgres("select pg_reload_conf()")
+    storm.last(0.2, 2)
+    storm.world.postgres("alter system reset default_transaction_read_only")
+    storm.world.postgres("select pg_reload_conf()")
+
+
 def _sessions_ended(storm: Storm) -> None:
     storm.world.end_sessions()
 
@@ -126,6 +169,8 @@ STRIKES: dict[str, Strike] = {
     "redis: restarted": _redis_restarted,
     "redis: clients killed": _redis_clients_killed,
     "redis: read-only, then another history": _redis_read_only,
+    "redis: full": _redis_full,
+    "redis: handed over to a replica and back": _redis_handed_over,
     "postgres: connections cut": _cut("postgres_proxy"),
     "postgres: refused": _refuse("postgres_proxy"),
     "postgres: replies held": _hold("postgres_proxy"),
@@ -134,9 +179,18 @@ STRIKES: dict[str, Strike] = {
     "postgres: killed": _postgres_killed,
     "postgres: restarted": _postgres_restarted,
     "postgres: sessions ended": _sessions_ended,
+    "postgres: read-only": _postgres_read_only,
     "worker: killed": _signalled("workers", signal.SIGKILL),
     "worker: told to end": _signalled("workers", signal.SIGTERM),
-    "worker: frozen": _frozen_member("workers", 1, 5),
+    "worker: frozen": _frozen_member("workers", 1, 6),
+    "retainer: killed": _signalled("retainers", signal.SIGKILL),
     "agent: killed": _signalled("agents", signal.SIGKILL),
     "agent: frozen": _frozen_member("agents", 0.5, 4),
+}
+
+# What write-through withstands as well.
+LOSSES: dict[str, Strike] = {
+    "redis: emptied": _redis_emptied,
+    "redis: killed, and back empty": _redis_back_empty,
+    "redis: failed over without its last writes": _redis_failed_over,
 }
