@@ -26,7 +26,8 @@ from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
 
 from saver.errors import InvalidThread
 from saver.migrations import METADATA_KEY, Migrations
-from saver.pack import blob_name, pack_blob, pack_checkpoint, pack_writes
+from saver.pack import blob_name, pack_checkpoint, pack_writes
+from saver.recent import Recent
 from saver.rows import BlobRow, CheckpointRow, WriteRow, merge_writes
 from saver.storable import check_ids, check_text, is_inline, metadata_json, to_json
 
@@ -79,14 +80,16 @@ class EncodedCheckpoint(NamedTuple):
     row: bytes
     references: list[str]
     blobs: dict[str, bytes]
+    orders: dict[str, bytes]  # by blob: what its put does to the one before it
 
 
 class Codec:
     """Encodes and decodes with one serializer."""
 
-    def __init__(self, serde: SerializerProtocol, migrations: Migrations) -> None:
+    def __init__(self, serde: SerializerProtocol, migrations: Migrations, recent: Recent | None = None) -> None:
         self.serde = serde
         self.migrations = migrations
+        self.recent = recent or Recent()
         self.encrypts = "+" in serde.dumps_typed("")[0]
 
     # ---- to rows
@@ -109,6 +112,7 @@ class Codec:
         inline: dict[str, Any] = {}
         references: list[str] = []
         blobs: dict[str, bytes] = {}
+        orders: dict[str, bytes] = {}
         is_delta = DELTA_COUNTERS in metadata
         for channel, value in checkpoint["channel_values"].items():
             is_snapshot = isinstance(value, _DeltaSnapshot)
@@ -124,7 +128,10 @@ class Codec:
             check_ids("a channel name", (address.thread_id, address.namespace, channel, version))
             references.append(name)
             if new_versions is None or channel in new_versions:
-                blobs[name] = pack_blob(*self._dump(f"channel {channel!r}", value))
+                place = (address.thread_id, address.namespace, channel)
+                blobs[name], order = self.recent.pack(place, name, *self._dump(f"channel {channel!r}", value))
+                if order:
+                    orders[name] = order
         for channel in metadata.get("counters_since_delta_snapshot", ()):
             if channel in versions and channel not in checkpoint["channel_values"]:
                 # A snapshot of this version is the value here too, but there need not be one.
@@ -140,7 +147,7 @@ class Codec:
         )
         check_ids("checkpoint_id", address)
         return EncodedCheckpoint(
-            address, parent.checkpoint_id, is_delta, self._pack(row, references), references, blobs
+            address, parent.checkpoint_id, is_delta, self._pack(row, references), references, blobs, orders
         )
 
     def encode_writes(self, address: Address, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> bytes:

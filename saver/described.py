@@ -51,7 +51,7 @@ class DescribedSaver(BaseCheckpointSaver[str]):
         """A shallow copy with a wider msgpack allow list; it shares the connections of this one."""
         clone = super().with_allowlist(extra_allowlist)
         if isinstance(clone, DescribedSaver) and clone is not self:
-            clone._codec = Codec(clone.serde, clone.migrations)
+            clone._codec = Codec(clone.serde, clone.migrations, self._codec.recent)
         return clone
 
     def get_next_version(self, current: str | int | None, channel: None) -> str:

@@ -20,7 +20,7 @@ from saver.hot import Request, Status
 from saver.keys import ThreadKeys
 from saver.load import heal
 from saver.operations import Context, merged
-from saver.pack import unpack_blob, unpack_checkpoint, unpack_writes
+from saver.pack import unpack_checkpoint, unpack_pairs, unpack_writes
 from saver.rows import Rows, WriteRow
 from saver.scripts import script
 from saver.steps import Slow, Steps
@@ -142,8 +142,7 @@ def _page_read(namespace: str, reply: list[Any]) -> _Page:
     if status is not Status.OK:
         return _Page(status, None)
     floor, head, has_more, flat, pairs = reply[1:]
-    named = zip(pairs[::2], pairs[1::2], strict=True)
-    blobs = {name.decode(): unpack_blob(namespace, name.decode(), value) for name, value in named}
+    blobs = unpack_pairs(namespace, pairs)
     entries: dict[str, Rows] = {}
     for id_, value, chunks in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
         checkpoint_id = id_.decode()

@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 
 from saver.codec import EncodedCheckpoint
 from saver.keys import ThreadKeys
-from saver.pack import blob_name, pack_blob, pack_checkpoint, pack_writes, unpack_blob, unpack_checkpoint, unpack_writes
+from saver.pack import (
+    blob_name,
+    pack_blob,
+    pack_checkpoint,
+    pack_writes,
+    unpack_blobs,
+    unpack_checkpoint,
+    unpack_pairs,
+    unpack_writes,
+)
 from saver.rows import BlobRow, CheckpointRow, Rows, WriteRow
 from saver.scripts import Script, script
 
@@ -67,7 +76,7 @@ class Stored(NamedTuple):
 def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str, confirmed: str = "") -> Request:
     """Store a checkpoint; `confirmed` is the incarnation in which its parent was found in cold."""
     address = encoded.address
-    blobs = [part for pair in encoded.blobs.items() for part in pair]
+    blobs = [part for name, blob in encoded.blobs.items() for part in (name, blob, encoded.orders.get(name, b""))]
     return Request(
         script("put"),
         keys,
@@ -126,11 +135,10 @@ def checkpoint_read(namespace: str, reply: list[Any]) -> tuple[Status, HotCheckp
     if status not in (Status.OK, Status.PART):
         return status, None
     checkpoint_id = reply[1].decode()
-    row = unpack_checkpoint(namespace, checkpoint_id, reply[2]).row if reply[2] else None
     writes = [write for value in reply[3] for write in unpack_writes(namespace, checkpoint_id, value)]
-    pairs = zip(reply[4][::2], reply[4][1::2], strict=True)
-    blobs = [unpack_blob(namespace, name.decode(), value) for name, value in pairs if value is not None]
-    return status, HotCheckpoint(checkpoint_id, row, blobs, writes)
+    references, row = unpack_checkpoint(namespace, checkpoint_id, reply[2]) if reply[2] else ([], None)
+    blobs = unpack_pairs(namespace, reply[4])
+    return status, HotCheckpoint(checkpoint_id, row, [blobs[name] for name in references if name in blobs], writes)
 
 
 class HotPage(NamedTuple):
@@ -161,15 +169,16 @@ def page_read(reply: list[Any]) -> HotPage:
         return HotPage(status, {}, [])
     spaces, entries, values = reply[1:]
     floors = {ns.decode(): floor.decode() if loaded else None for ns, loaded, floor in _triples(spaces)}
-    blobs = {
-        (ns, name): unpack_blob(ns.decode(), name.decode(), value) for ns, name, value in _triples(values) if value
-    }
+    packed: dict[bytes, list[Any]] = {}
+    for ns, name, value in _triples(values):
+        packed.setdefault(ns, []).extend((name, value))
+    blobs = {ns: unpack_pairs(ns.decode(), pairs) for ns, pairs in packed.items()}
     found = []
     for at in range(0, len(entries), 4):
         ns, id_, value, chunks = entries[at : at + 4]
         namespace, checkpoint_id = ns.decode(), id_.decode()
         references, row = unpack_checkpoint(namespace, checkpoint_id, value)
-        refs = [blobs[key] for name in references if (key := (ns, name.encode())) in blobs]
+        refs = [blobs[ns][name] for name in references if name in blobs.get(ns, ())]
         writes = [write for chunk in chunks for write in unpack_writes(namespace, checkpoint_id, chunk)]
         found.append(HotCheckpoint(checkpoint_id, row, refs, writes))
     return HotPage(status, floors, found)
@@ -245,6 +254,7 @@ class LogBatch(NamedTuple):
     moment: str
     fields: list[tuple[str, bytes]]
     namespaces: dict[str, str]
+    newer: list[tuple[str, str, bytes]]  # blobs that blobs of the log are patches of: namespace number, name, value
 
 
 def log_read(keys: ThreadKeys, thread_id: str, most_bytes: int, incarnation: int, position: int) -> Request:
@@ -255,26 +265,33 @@ def log_read(keys: ThreadKeys, thread_id: str, most_bytes: int, incarnation: int
 def log_batch(thread_id: str, reply: list[Any]) -> LogBatch | None:
     if not reply:
         return None
-    incarnation, suspect, base, count, length, moment, spaces, fields = reply
+    incarnation, suspect, base, count, length, moment, spaces, fields, newer = reply
     namespaces = {str(n): ns.decode() for ns, n in zip(spaces[::2], spaces[1::2], strict=True)}
     pairs = [(name.decode(), value) for name, value in zip(fields[::2], fields[1::2], strict=True)]
-    return LogBatch(
-        thread_id, incarnation, bool(suspect), base, base + count, count == length, moment.decode(), pairs, namespaces
-    )
+    others = [(n.decode(), name.decode(), value) for n, name, value in _triples(newer)]
+    place = thread_id, incarnation, bool(suspect), base, base + count, count == length, moment.decode()
+    return LogBatch(*place, pairs, namespaces, others)
 
 
 def rows_of(batch: LogBatch) -> Rows:
     """The rows of a log, unpacked."""
     rows = Rows()
+    blobs: dict[str, dict[str, bytes]] = {number: {} for number in batch.namespaces}
+    for number, name, value in batch.newer:
+        blobs[number][name] = value
+    logged: list[tuple[str, str]] = []
     for field, value in batch.fields:
         number, _, name = field[1:].partition(":")
         namespace = batch.namespaces[number]
         if field[0] == "b":
-            rows.blobs.append(unpack_blob(namespace, name, value))
+            blobs[number][name] = value
+            logged.append((number, name))
         elif field[0] == "c":
             rows.checkpoints.append(unpack_checkpoint(namespace, name, value).row)
         else:
             rows.writes.extend(unpack_writes(namespace, name.rpartition(":")[0], value))
+    found = {number: unpack_blobs(batch.namespaces[number], values) for number, values in blobs.items()}
+    rows.blobs += [found[number][name] for number, name in logged]
     return rows
 
 

@@ -3,11 +3,11 @@ How rows are packed into Redis values: one value per checkpoint, per blob and pe
 
 Values are compressed with zstd and a dictionary of what messages and checkpoints look like, which leaves less than half
 of the memory for about 20 microseconds per 4 KB and makes large states faster to send. Archiving unpacks them: Postgres
-holds the stock form.
+holds the stock form. An older blob may be a patch of a newer one (`recent.py`); its value names that one.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import ormsgpack
@@ -15,13 +15,17 @@ import zstandard
 
 from saver.dictionary import FIRST
 from saver.errors import TierError
+from saver.patch import Patch, patched
 from saver.rows import BlobRow, CheckpointRow, WriteRow
 
 COMPRESS_FROM_BYTES = 64
 DICTIONARY_TO_BYTES = 16 * 1024  # larger values teach zstd as much by themselves, in less time
 COMPRESSION_LEVEL = 1  # with a dictionary as small as 3
 
+TAG_BYTES = 8
+
 _RAW, _ZSTD, _FIRST = b"r", b"z", b"d"  # as it is, zstd, zstd with the first dictionary
+_TAGGED, _PATCH = b"n", b"p"  # a tag in front of one of those, a patch of another blob
 _dictionary = zstandard.ZstdCompressionDict(FIRST, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 _dictionary.precompute_compress(level=COMPRESSION_LEVEL)
 _local = threading.local()
@@ -93,6 +97,8 @@ def _open(value: bytes) -> bytes:
         return value[1:]
     if mark == _ZSTD:
         return _tools().decompress_plain.decompress(value[1:])
+    if mark == _TAGGED:
+        return _open(value[1 + TAG_BYTES :])
     raise TierError("a value in Redis has an unknown packing: it was written by a newer version; upgrade this process")
 
 
@@ -126,16 +132,64 @@ def unpack_checkpoint(namespace: str, checkpoint_id: str, value: bytes) -> Packe
     return PackedCheckpoint(references, CheckpointRow(namespace, checkpoint_id, parent_id, checkpoint, metadata))
 
 
+def blob_body(type_: str, data: bytes) -> bytes:
+    return type_.encode() + b"\0+" + data
+
+
 def pack_blob(type_: str, data: bytes | None) -> bytes:
     if data is None:
         return _RAW + type_.encode() + b"\0-"
     # Cipher text does not compress.
-    return _close(type_.encode() + b"\0+" + data, compress="+" not in type_)
+    return _close(blob_body(type_, data), compress="+" not in type_)
 
 
-def unpack_blob(namespace: str, name: str, value: bytes) -> BlobRow:
+def pack_body(body: bytes, tag: bytes) -> bytes:
+    """A blob that can be told from any other value of its name."""
+    return _TAGGED + tag + _close(body)
+
+
+def pack_patch(name: str, tag: bytes, newer: str, size_bytes: int, patch: Patch) -> bytes:
+    """The order to put a patch of the blob `newer` in the place of blob `name`, if that has this tag."""
+    told = [newer, *map(str, (size_bytes, patch.head, patch.start, patch.stop))]
+    return _TAGGED + tag + ormsgpack.packb(name) + _PATCH + ormsgpack.packb(told) + _close(patch.own)
+
+
+def unpack_blobs(namespace: str, values: Mapping[str, bytes]) -> dict[str, BlobRow]:
+    """The blobs of one namespace by name. Raises TierError for a patch of a blob that is not among them."""
+    bodies: dict[str, bytes] = {}
+    return {name: _blob_row(namespace, name, _body(name, values, bodies)) for name in values}
+
+
+def unpack_pairs(namespace: str, pairs: Sequence[bytes | None]) -> dict[str, BlobRow]:
+    """The blobs of a reply, names and values in turn; one that is not there has no value."""
+    found = zip(pairs[::2], pairs[1::2], strict=True)
+    return unpack_blobs(namespace, {name.decode(): value for name, value in found if name and value})
+
+
+def _body(name: str, values: Mapping[str, bytes], bodies: dict[str, bytes]) -> bytes:
+    """One blob, by way of those that it is a patch of."""
+    patches: list[tuple[str, Patch]] = []
+    while name not in bodies:
+        value = values.get(name)
+        if value is None:
+            raise TierError("a value in Redis is a patch of one that is not there; set the thread aside and report it")
+        if value[:1] != _PATCH:
+            bodies[name] = _open(value)
+            break
+        at = 1 + _header_length(value[1:])
+        newer, _, *numbers = ormsgpack.unpackb(value[1:at])
+        head, start, stop = map(int, numbers)
+        patches.append((name, Patch(head, _open(value[at:]), start, stop)))
+        name = newer
+    body = bodies[name]
+    for older, patch in reversed(patches):
+        body = bodies[older] = patched(body, patch)
+    return body
+
+
+def _blob_row(namespace: str, name: str, body: bytes) -> BlobRow:
     channel, _, version = name.partition("\0")
-    type_, _, data = _open(value).partition(b"\0")
+    type_, _, data = body.partition(b"\0")
     return BlobRow(namespace, channel, long_version(version), type_.decode(), data[1:] if data[:1] == b"+" else None)
 
 

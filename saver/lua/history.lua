@@ -35,7 +35,7 @@ end
 table.sort(ids, function(a, b)
   return a > b
 end)
-local is_wanted, entries, blobs = {}, {}, {}
+local is_wanted, entries, blobs, seen = {}, {}, {}, {}
 for i = 6, #ARGV do
   is_wanted[ARGV[i]] = true
 end
@@ -45,11 +45,8 @@ for i = 1, math.min(#ids, most) do
     entries[#entries + 1] = value
   end
   for _, name in ipairs(row and select(2, cmsgpack.unpack_one(row, 0)) or {}) do
-    local blob = is_wanted[string.match(name, '^(.-)%z')] and redis.call('HGET', KEYS[1], 'b' .. n .. ':' .. name)
-    if blob and not is_known[name] then
-      is_known[name] = true
-      blobs[#blobs + 1] = name
-      blobs[#blobs + 1] = blob
+    if is_wanted[string.match(name, '^(.-)%z')] then
+      add_blob(blobs, seen, n, name)
     end
   end
 end

@@ -45,13 +45,7 @@ for i = 1, math.min(#found, tonumber(ARGV[6])) do
   end
   local _, references = cmsgpack.unpack_one(row, 0)
   for _, name in ipairs(references) do
-    local field = 'b' .. n .. ':' .. name
-    if not seen[field] then
-      seen[field] = true
-      for _, value in ipairs({ loaded[n], name, redis.call('HGET', KEYS[1], field) }) do
-        blobs[#blobs + 1] = value
-      end
-    end
+    add_blob(blobs, seen, n, name, loaded[n])
   end
 end
 return { OK, spaces, entries, blobs }

@@ -7,7 +7,7 @@ KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quaran
 ARGV    1 thread id   2 namespace   3 checkpoint id   4 parent that must exist, or empty
         5 history of the run, or empty   6 token candidate   7 token lifetime, ms
         8 incarnation in which the parent was found in cold, or empty   9 checkpoint row, its references first
-        10... blob name and blob, in pairs; an empty blob may be missing
+        10... blob name, blob, what becomes of the one before it or empty, in triples; an empty blob may be missing
 RETURN  {0, incarnation, tail, 1 if the partition was clean, ms without access until it vanishes or 0},
         {1, load token} not resident, {2} a blob is missing, {3} suspect, {4} parent or history gone,
         {5, incarnation, 1 if hot has the parent} cold is to be asked for it
@@ -35,7 +35,7 @@ elseif ARGV[4] >= floor and not is_there then
   return { STALE }
 end
 local given, names = {}, {}
-for i = 10, #ARGV, 2 do
+for i = 10, #ARGV, 3 do
   given[ARGV[i]] = true
 end
 local _, references = cmsgpack.unpack_one(ARGV[9], 0)
@@ -44,9 +44,12 @@ for _, name in ipairs(references) do
     return { NEED }
   end
 end
-for i = 10, #ARGV, 2 do
+for i = 10, #ARGV, 3 do
   if ARGV[i + 1] ~= '' and redis.call('HSETNX', KEYS[1], prefix .. ARGV[i], ARGV[i + 1]) == 1 then
     names[#names + 1] = prefix .. ARGV[i]
+    if ARGV[i + 2] ~= '' then
+      supersede(prefix, ARGV[i + 2])
+    end
   end
 end
 names[#names + 1] = 'c' .. n .. ':' .. id

@@ -30,9 +30,9 @@ local row = redis.call('HGET', KEYS[1], 'c' .. n .. ':' .. id)
 local blobs = {}
 if row then
   local _, references = cmsgpack.unpack_one(row, 0)
+  local seen = {}
   for _, name in ipairs(references) do
-    blobs[#blobs + 1] = name
-    blobs[#blobs + 1] = redis.call('HGET', KEYS[1], 'b' .. n .. ':' .. name)
+    add_blob(blobs, seen, n, name)
   end
 end
 return { id >= floor and OK or PART, id, row, chunks_of(n, id), blobs, HISTORY }

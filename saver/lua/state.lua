@@ -7,7 +7,7 @@ RETURN  nothing, or an error on a replica
 
 Fields of the thread: `s` (incarnation, history, tail, count of namespaces, ms without access until it vanishes or 0),
 `N<ns>` (number, floor, head; number -1 for a namespace that is in cold and not loaded), `c<n>:<id>` checkpoint,
-`b<n>:<channel><NUL><version>` blob,
+`b<n>:<channel><NUL><version>` blob, whole or a patch of a newer one,
 `w<n>:<id>:<k>` the k-th call of put_writes, `k<n>:<id>` how many. The tail counts every row ever logged in this
 incarnation; the log keeps the last of them, so an acknowledgement only shortens a list and works when memory is full.
 ]]
@@ -104,4 +104,35 @@ local function chunks_of(n, id)
     chunks[k + 1] = redis.call('HGET', KEYS[1], 'w' .. n .. ':' .. id .. ':' .. k)
   end
   return chunks
+end
+
+-- The blob that a patch is made of, and how long it makes it.
+local function newer_of(value)
+  if value and string.byte(value) == 112 then
+    local _, told = cmsgpack.unpack_one(value, 1)
+    return told[1], tonumber(told[2])
+  end
+end
+
+-- Add a blob that was not seen yet, with those it is a patch of, as name and value; behind the namespace if given.
+local function add_blob(blobs, seen, n, name, namespace)
+  while name and not seen[n .. ':' .. name] do
+    seen[n .. ':' .. name] = true
+    local value = redis.call('HGET', KEYS[1], 'b' .. n .. ':' .. name)
+    blobs[#blobs + 1] = namespace or name
+    if namespace then
+      blobs[#blobs + 1] = name
+    end
+    blobs[#blobs + 1] = value
+    name = newer_of(value)
+  end
+end
+
+-- A blob becomes a patch of the one just stored, if it is the very value that the caller knows: tag, name, patch.
+local function supersede(prefix, order)
+  local at, name = cmsgpack.unpack_one(order, 9)
+  local value = redis.call('HGET', KEYS[1], prefix .. name)
+  if value and string.sub(value, 1, 9) == string.sub(order, 1, 9) then
+    redis.call('HSET', KEYS[1], prefix .. name, string.sub(order, at + 1))
+  end
 end

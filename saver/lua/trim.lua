@@ -27,7 +27,7 @@ for n, list in pairs(ids) do
     for i = #list - keep + 1, #list do
       local _, references = cmsgpack.unpack_one(redis.call('HGET', KEYS[1], 'c' .. n .. ':' .. list[i]), 0)
       for _, name in ipairs(references) do
-        used['b' .. n .. ':' .. name] = true
+        add_blob({}, used, n, name)
       end
     end
   end
@@ -38,7 +38,7 @@ for _, name in ipairs(names) do
   local floor = kind and floors[n]
   if floor then
     local id = kind == 'w' and string.match(rest, '^(.*):%d+$') or rest
-    if (kind == 'b' and not used[name]) or (kind ~= 'b' and id < floor) then
+    if (kind == 'b' and not used[n .. ':' .. rest]) or (kind ~= 'b' and id < floor) then
       gone[#gone + 1] = name
     end
   elseif string.sub(name, 1, 1) == 'N' then
@@ -51,5 +51,9 @@ for _, name in ipairs(names) do
 end
 for first = 1, #gone, 1000 do
   redis.call('HDEL', KEYS[1], unpack(gone, first, math.min(first + 999, #gone)))
+end
+-- A hash that became small gives its old table back bit by bit, whenever it is used.
+for _ = 1, #gone / 4 do
+  redis.call('HEXISTS', KEYS[1], 's')
 end
 return #gone

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from statistics import median
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from saver import TierConfig, TieredSaver, hot
 from saver.codec import Codec
 from saver.connect import Tiers, connect
 from saver.hot import WHOLE
-from saver.pack import unpack_blob, unpack_checkpoint
+from saver.pack import unpack_blobs, unpack_checkpoint
 from saver.rows import Rows
 from tests.bench.load import Thread
 from tests.bench.measures import aput
@@ -34,7 +35,7 @@ def _one_checkpoint(saver: TieredSaver) -> Rows:
     arguments = Thread(saver, 1).next()
     encoded = Codec(saver.serde, saver.migrations).encode_checkpoint(*arguments)
     row = unpack_checkpoint("", encoded.address.checkpoint_id, encoded.row).row
-    return Rows([row], [unpack_blob("", name, value) for name, value in encoded.blobs.items()])
+    return Rows([row], list(unpack_blobs("", encoded.blobs).values()))
 
 
 async def _fill(tiers: Tiers, rows: Rows, threads: int) -> None:
@@ -70,7 +71,10 @@ async def run(threads: int, rounds: int) -> str:
         sides: dict[str, tuple[TieredSaver, Tiers]] = {}
         for name, many in (("few", FEW), ("many", threads)):
             servers = stack.enter_context(Embedded())
-            config = TierConfig(redis_url=servers.redis_url, postgres_url=servers.postgres_url)
+            # Filling sends many scripts at once.
+            config = TierConfig(
+                redis_url=servers.redis_url, postgres_url=servers.postgres_url, redis_timeout=timedelta(minutes=1)
+            )
             saver = await stack.enter_async_context(TieredSaver(config))
             tiers = await stack.enter_async_context(connect(config))
             await _fill(tiers, _one_checkpoint(saver), many)

@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant(
         "trim_blobs",
         "saver/lua/trim.lua",
-        "(kind == 'b' and not used[name])",
+        "(kind == 'b' and not used[n .. ':' .. rest])",
         "(kind == 'b')",
         f"{GUARDS}::test_head_is_complete_after_a_trim",
     ),
@@ -200,7 +200,7 @@ MUTANTS = [
     Mutant(
         "row_before_blobs",
         "saver/lua/log_read.lua",
-        "    seen[names[i]] = false",
+        "  seen[names[i]] = seen[names[i]] and string.sub(names[i], 1, 1) ~= 'c'",
         "",
         f"{GUARDS}::test_row_logged_again_behind_the_cut_waits_for_its_blobs",
     ),

@@ -17,7 +17,7 @@ from saver.pack import (
     pack_checkpoint,
     pack_writes,
     short_version,
-    unpack_blob,
+    unpack_blobs,
     unpack_checkpoint,
     unpack_writes,
 )
@@ -43,7 +43,9 @@ def test_stock_version_loses_its_zeros() -> None:
 
 @given(TEXT, VERSIONS, TEXT, st.none() | st.binary(max_size=2 * COMPRESS_FROM_BYTES))
 def test_blob_comes_back(channel: str, version: str, type_: str, data: bytes | None) -> None:
-    row = unpack_blob("ns", blob_name(channel, version), pack_blob(type_, data))
+    name = blob_name(channel, version)
+
+    row = unpack_blobs("ns", {name: pack_blob(type_, data)})[name]
 
     assert row == ("ns", channel, version, type_, data)
 
@@ -82,7 +84,7 @@ def test_what_compresses_is_compressed_and_cipher_text_is_not() -> None:
 
 def test_unknown_packing_is_refused_rather_than_guessed() -> None:
     with pytest.raises(TierError, match="newer version"):
-        unpack_blob("ns", blob_name("x", "1"), b"?data")
+        unpack_blobs("ns", {blob_name("x", "1"): b"?data"})
 
 
 def test_dictionary_never_changes() -> None:
@@ -92,4 +94,4 @@ def test_dictionary_never_changes() -> None:
 def test_value_packed_without_a_dictionary_is_read() -> None:
     value = b"z" + ZstdCompressor().compress(b"msgpack\0+" + b"x" * 1000)
 
-    assert unpack_blob("ns", "channel\0001", value).data == b"x" * 1000
+    assert unpack_blobs("ns", {"channel\0001": value})["channel\0001"].data == b"x" * 1000
