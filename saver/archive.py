@@ -6,7 +6,7 @@ committed, only in the incarnation it was read from. A batch of one thread serve
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -17,7 +17,10 @@ from saver.hot import LogBatch
 from saver.upsert import Copied, Known, upsert
 
 NEVER = -1  # no incarnation
-THREADS_OF_PART = 25  # few enough that Postgres is busy while the next ones are unpacked
+# A batch goes to Postgres in parts that grow: it begins soon, is busy while the next part is unpacked, and each COPY
+# waits for an answer.
+FIRST_PART = 25
+GROWTH = 3
 
 
 @dataclass(slots=True)
@@ -124,17 +127,29 @@ async def _read_logs(tiers: Tiers, ids: Sequence[str], known: Known) -> AsyncGen
             hot.log_read(tiers.keys.thread(thread_id), thread_id, share, *known.get(thread_id, (NEVER, 0)))
             for thread_id in part
         ]
-        replies = await tiers.hot.call_many(requests)
-        found = (hot.log_batch(thread_id, reply) for thread_id, reply in zip(part, replies, strict=True))
-        return [(batch, hot.rows_of(batch)) for batch in found if batch is not None]
+        found: list[Copied] = []
+        for thread_id, reply in zip(part, await tiers.hot.call_many(requests), strict=True):
+            batch = hot.log_batch(thread_id, reply)
+            if batch is not None:
+                found.append((batch, hot.rows_of(batch)))
+                await asyncio.sleep(0)  # what was unpacked before is on its way meanwhile
+        return found
 
-    ahead = asyncio.create_task(read(ids[:THREADS_OF_PART]))
+    parts = _growing(ids)
+    ahead = asyncio.create_task(read(next(parts)))
     try:
-        for first in range(THREADS_OF_PART, len(ids) + THREADS_OF_PART, THREADS_OF_PART):
+        for part in parts:
             found = await ahead
-            ahead = asyncio.create_task(read(ids[first : first + THREADS_OF_PART]))
+            ahead = asyncio.create_task(read(part))
             yield found
-        await ahead
+        yield await ahead
     finally:
         ahead.cancel()
         await asyncio.wait({ahead})
+
+
+def _growing(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    size, first = FIRST_PART, 0
+    while first < len(ids):
+        yield ids[first : first + size]
+        first, size = first + size, size * GROWTH

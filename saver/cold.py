@@ -34,9 +34,10 @@ Parameters = Mapping[str, Any]
 
 
 class CopyPart(NamedTuple):
-    """Rows for one COPY in binary form: text, bytes, Int4 and None, as the columns want them."""
+    """Rows for one COPY in binary form, and the types of their columns."""
 
     name: str
+    types: Sequence[str]
     records: Iterable[Sequence[Any]]
 
 
@@ -104,8 +105,9 @@ class Transaction:
         await self._leave_pipeline()
         try:
             async with self._connection.transaction():
-                for name, records in parts:
+                for name, types, records in parts:
                     async with self._connection.cursor() as cursor, cursor.copy(self._texts[name]) as copy:
+                        copy.set_types(types)
                         for record in records:
                             await copy.write_row(record)
         except UniqueViolation:

@@ -8,15 +8,16 @@ has archived yet go in by COPY, in a savepoint: should one be there all the same
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from psycopg.types.numeric import Int4
-
 from saver.cold import CopyPart, Transaction
 from saver.hot import LogBatch
 from saver.rows import CheckpointRow, Rows, merge_writes
 
 MANY_ROWS = 100  # from here on the round trips of COPY, or of asking what is there, cost less than they save
 
-_JSONB_VERSION = b"\x01"  # first byte of the binary form, the text follows
+_BLOBS = ("text",) * 5 + ("bytea",)
+_WRITES = ("text",) * 4 + ("int4",) + ("text",) * 3 + ("bytea",)
+_CHECKPOINTS = ("text",) * 4 + ("bytea",) * 2  # of JSONB the bytes of its binary form
+_JSONB_VERSION = b"\x01"  # the first of them, the text follows
 
 Copied = tuple[LogBatch, Rows]
 Known = Mapping[str, tuple[int, int]]
@@ -72,7 +73,7 @@ def _parts(copied: Sequence[Copied]) -> list[CopyPart]:
     """What COPY can take, blobs before the rows that refer to them. A special write may replace another: not here."""
     blobs = ((batch.thread_id, *row) for batch, rows in copied for row in rows.blobs)
     writes = (
-        (batch.thread_id, *row[:3], Int4(row.idx), *row[4:])
+        (batch.thread_id, *row)
         for batch, rows in copied
         for row in merge_writes(write for write in rows.writes if write.idx >= 0)
     )
@@ -82,9 +83,9 @@ def _parts(copied: Sequence[Copied]) -> list[CopyPart]:
         for row in rows.checkpoints
     )
     return [
-        CopyPart("copy_blobs", blobs),
-        CopyPart("copy_writes", writes),
-        CopyPart("copy_checkpoints", checkpoints),
+        CopyPart("copy_blobs", _BLOBS, blobs),
+        CopyPart("copy_writes", _WRITES, writes),
+        CopyPart("copy_checkpoints", _CHECKPOINTS, checkpoints),
     ]
 
 
