@@ -7,9 +7,12 @@ stays unless TIER_RETAIN_WAITING is `expire`. Cut short anywhere, a run goes on 
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
+
+from psycopg.rows import TupleRow
 
 from saver import hot
 from saver.cold import Transaction
@@ -18,7 +21,8 @@ from saver.destroy import DELETES
 from saver.errors import ColdTierError
 
 RUN_SECONDS = 10.0
-AIM_SECONDS = 0.1  # of one transaction: others wait for its locks
+MOST_SECONDS = 0.1  # of one transaction: others wait for its locks
+AIM_SECONDS = 0.06
 FIRST_BATCH = 25
 
 _CANCELLED = "57014"  # a statement took longer than it may
@@ -88,9 +92,9 @@ async def retain(tiers: Tiers, place: Place | None = None, *, seconds: float = R
 
 
 def _next_size(size: int, took: float, most: int) -> int:
-    if took > AIM_SECONDS:
-        return max(1, size // 2)
-    return min(most, size * 2) if took < AIM_SECONDS / 3 else size
+    """So many that the next transaction takes the time it should, if its threads are like the last ones."""
+    change = 0.5 if took > MOST_SECONDS else min(2.0, AIM_SECONDS / took)
+    return max(1, min(most, round(size * change)))
 
 
 def _add(result: Retained, page: _Page, asked: int) -> None:
@@ -107,13 +111,14 @@ def _add(result: Retained, page: _Page, asked: int) -> None:
 async def _turn_page(tiers: Tiers, age: timedelta, place: Place, size: int) -> _Page | None:
     """One transaction. None if another run holds the lock."""
 
+    lock = ("lock_retention", {"schema": tiers.config.postgres_schema})
+
     async def work(transaction: Transaction) -> _Page | None:
-        [(is_ours,)] = await transaction.fetch("lock_retention", {"schema": tiers.config.postgres_schema})
-        if not is_ours:
-            return None
         if place.step == "adopt":
-            return await _adopt(transaction, place, size)
-        return await _delete(tiers, transaction, age, place, size)
+            [(is_ours,)] = await transaction.fetch(*lock)
+            return await _adopt(transaction, place, size) if is_ours else None
+        [(is_ours,)], found = await transaction.fetch_many([lock, ("idle_since", _where(age, place, size))])
+        return await _delete(tiers, transaction, age, place, found) if is_ours else None
 
     # A large thread alone gets more time than a batch.
     return await tiers.cold.transact(work, timeout=tiers.move_timeout if size == 1 else None)
@@ -140,18 +145,22 @@ async def _adopt(transaction: Transaction, place: Place, size: int) -> _Page:
     return _Page(Place("adopt", thread_id=last or ""), count, adopted=adopted)
 
 
-async def _delete(tiers: Tiers, transaction: Transaction, age: timedelta, place: Place, size: int) -> _Page:
-    found = await transaction.fetch("idle_since", _where(age, place, size))
+async def _delete(
+    tiers: Tiers, transaction: Transaction, age: timedelta, place: Place, found: Sequence[TupleRow]
+) -> _Page:
     if not found:
         return _Page(place, 0)
     reached = Place("delete", found[-1][1], found[-1][0])
     await tiers.pause("retain: found")
-    free = await transaction.fetch("lock_free", {"thread_ids": [thread_id for thread_id, _ in found]})
-    ids = {"thread_ids": [thread_id for (thread_id,) in free]}
-    # After the locks: an archiver may have committed between the page and them.
-    old, waiting = await transaction.fetch_many([("still_idle", {**ids, "age": age.total_seconds()}), ("waiting", ids)])
+    ids = {"thread_ids": [thread_id for thread_id, _ in found]}
+    # After the locks, each statement with a snapshot of its own: an archiver may have committed before them.
+    free, idle, waiting = await transaction.fetch_many(
+        [("lock_free", ids), ("still_idle", {**ids, "age": age.total_seconds()}), ("waiting", ids)]
+    )
+    locked = {thread_id for (thread_id,) in free}
+    old = [thread_id for (thread_id,) in idle if thread_id in locked]
     spared = {thread_id for (thread_id,) in waiting} if tiers.config.retain_waiting == "keep" else set()
-    chosen = [thread_id for (thread_id,) in old if thread_id not in spared]
+    chosen = [thread_id for thread_id in old if thread_id not in spared]
     await tiers.pause("retain: locked")
     replies = await tiers.hot.call_many([hot.absent(tiers.keys.thread(name), name) for name in chosen])
     gone = [name for name, is_absent in zip(chosen, replies, strict=True) if is_absent]
