@@ -16,6 +16,7 @@ from saver import hot
 from saver.cold import rows_from
 from saver.connect import Tiers
 from saver.hot import HotCheckpoint, HotPage, Status
+from saver.logged import log_batch, rows_of
 from saver.rows import BlobRow, CheckpointRow, Rows, WriteRow, merge_writes
 
 PAGE = 100
@@ -110,8 +111,8 @@ async def _hot_page(tiers: Tiers, thread_id: str, namespace: str | None, cursor:
 async def _dirty(tiers: Tiers, thread_id: str) -> set[Name]:
     """The names of the rows in the log."""
     request = hot.log_read(tiers.keys.thread(thread_id), thread_id, _ALL_BYTES, _NO_INCARNATION, 0)
-    batch = hot.log_batch(thread_id, await tiers.hot.call(request))
-    return set(_named(hot.rows_of(batch))) if batch else set()
+    batch = log_batch(thread_id, await tiers.hot.call(request))
+    return set(_named(rows_of(batch))) if batch else set()
 
 
 def _differences(

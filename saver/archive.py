@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from saver import hot
 from saver.cold import Transaction
 from saver.connect import Tiers
-from saver.hot import LogBatch
+from saver.logged import LogBatch, log_batch, rows_of
 from saver.upsert import Copied, Known, upsert
 
 NEVER = -1  # no incarnation
@@ -129,9 +129,9 @@ async def _read_logs(tiers: Tiers, ids: Sequence[str], known: Known) -> AsyncGen
         ]
         found: list[Copied] = []
         for thread_id, reply in zip(part, await tiers.hot.call_many(requests), strict=True):
-            batch = hot.log_batch(thread_id, reply)
+            batch = log_batch(thread_id, reply)
             if batch is not None:
-                found.append((batch, hot.rows_of(batch)))
+                found.append((batch, rows_of(batch)))
                 await asyncio.sleep(0)  # what was unpacked before is on its way meanwhile
         return found
 

@@ -13,6 +13,7 @@ from saver.cold import Transaction
 from saver.connect import Tiers
 from saver.errors import ColdTierError, HotTierError
 from saver.hot import Evicted
+from saver.logged import log_batch
 
 MOST_ATTEMPTS = 50
 DELETES = ("delete_checkpoints", "delete_blobs", "delete_writes", "delete_labels", "bury")  # of whole threads
@@ -78,6 +79,6 @@ def _restless() -> HotTierError:
 
 async def _drop(tiers: Tiers, thread_id: str) -> None:
     keys = tiers.keys.thread(thread_id)
-    batch = hot.log_batch(thread_id, await tiers.hot.call(hot.log_read(keys, thread_id, 1, -1, 0)))
+    batch = log_batch(thread_id, await tiers.hot.call(hot.log_read(keys, thread_id, 1, -1, 0)))
     if batch is not None:
         await tiers.hot.call(hot.drop(keys, thread_id, batch.incarnation))

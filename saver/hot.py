@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from saver.codec import EncodedCheckpoint
 from saver.keys import ThreadKeys
+from saver.logged import LogBatch
 from saver.pack import (
     blob_name,
     pack_blob,
     pack_checkpoint,
     pack_writes,
-    unpack_blobs,
     unpack_checkpoint,
     unpack_pairs,
     unpack_writes,
@@ -242,57 +242,9 @@ def channel_versions(row: CheckpointRow) -> dict[str, Any]:
 # ---- archiving
 
 
-class LogBatch(NamedTuple):
-    """The oldest rows of a thread that are not in Postgres yet."""
-
-    thread_id: str
-    incarnation: int
-    is_suspect: bool
-    base: int
-    position: int  # after the last row read
-    is_all: bool
-    moment: str
-    fields: list[tuple[str, bytes]]
-    namespaces: dict[str, str]
-    newer: list[tuple[str, str, bytes]]  # blobs that blobs of the log are patches of: namespace number, name, value
-
-
 def log_read(keys: ThreadKeys, thread_id: str, most_bytes: int, incarnation: int, position: int) -> Request:
     """Read the log; incarnation and position are those of the tier row, read under the lock before."""
     return Request(script("log_read"), keys, (thread_id, most_bytes, incarnation, position))
-
-
-def log_batch(thread_id: str, reply: list[Any]) -> LogBatch | None:
-    if not reply:
-        return None
-    incarnation, suspect, base, count, length, moment, spaces, fields, newer = reply
-    namespaces = {str(n): ns.decode() for ns, n in zip(spaces[::2], spaces[1::2], strict=True)}
-    pairs = [(name.decode(), value) for name, value in zip(fields[::2], fields[1::2], strict=True)]
-    others = [(n.decode(), name.decode(), value) for n, name, value in _triples(newer)]
-    place = thread_id, incarnation, bool(suspect), base, base + count, count == length, moment.decode()
-    return LogBatch(*place, pairs, namespaces, others)
-
-
-def rows_of(batch: LogBatch) -> Rows:
-    """The rows of a log, unpacked."""
-    rows = Rows()
-    blobs: dict[str, dict[str, bytes]] = {number: {} for number in batch.namespaces}
-    for number, name, value in batch.newer:
-        blobs[number][name] = value
-    logged: list[tuple[str, str]] = []
-    for field, value in batch.fields:
-        number, _, name = field[1:].partition(":")
-        namespace = batch.namespaces[number]
-        if field[0] == "b":
-            blobs[number][name] = value
-            logged.append((number, name))
-        elif field[0] == "c":
-            rows.checkpoints.append(unpack_checkpoint(namespace, name, value).row)
-        else:
-            rows.writes.extend(unpack_writes(namespace, name.rpartition(":")[0], value))
-    found = {number: unpack_blobs(batch.namespaces[number], values) for number, values in blobs.items()}
-    rows.blobs += [found[number][name] for number, name in logged]
-    return rows
 
 
 def log_ack(keys: ThreadKeys, batch: LogBatch) -> Request:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saver.cold import CopyPart, Transaction
-from saver.hot import LogBatch
+from saver.logged import LogBatch
 from saver.rows import CheckpointRow, Rows, merge_writes
 
 MANY_ROWS = 100  # from here on the round trips of COPY, or of asking what is there, cost less than they save

@@ -300,7 +300,7 @@ MUTANTS = [
     Mutant(
         "retention_age_early",
         "jobs/retain.py",
-        "    chosen = [thread_id for (thread_id,) in old if thread_id not in spared]",
+        "    chosen = [thread_id for thread_id in old if thread_id not in spared]",
         "    chosen = [thread_id for (thread_id,) in free if thread_id not in spared]",
         f"{RETAIN}::test_thread_archived_between_the_search_and_the_lock_stays",
     ),

@@ -14,6 +14,7 @@ from saver.connect import Tiers, connect
 from saver.demote import demote
 from saver.destroy import delete
 from saver.load import promote
+from saver.logged import log_batch
 from saver.rows import Rows
 from tests.builders import Thread, checkpoint_of
 from tests.fix_tiers import Open
@@ -312,7 +313,7 @@ async def test_incarnations_are_never_used_again(tiers: Tiers, thread: Thread) -
     seen = []
     for number in range(3):
         await thread.put({"x": [number]})
-        batch = hot.log_batch(
+        batch = log_batch(
             thread.thread_id,
             await tiers.hot.call(hot.log_read(tiers.keys.thread(thread.thread_id), thread.thread_id, 10**6, -1, 0)),
         )

@@ -8,6 +8,7 @@ from jobs.verify import verify
 from saver import TierConfig, TieredSaver, hot
 from saver.archive import archive
 from saver.connect import Tiers
+from saver.logged import log_batch, rows_of
 from tests.builders import Thread
 from tests.movement.steps import with_settings
 from tests.stock import stock_saver
@@ -70,10 +71,10 @@ async def test_batch_is_bounded_by_what_patches_become(tiers: Tiers, saver: Tier
     thread, _ = await conversation(saver, MANY)
     keys = tiers.keys.thread(thread.thread_id)
 
-    batch = hot.log_batch(thread.thread_id, await tiers.hot.call(hot.log_read(keys, thread.thread_id, 20_000, -1, 0)))
+    batch = log_batch(thread.thread_id, await tiers.hot.call(hot.log_read(keys, thread.thread_id, 20_000, -1, 0)))
 
     assert batch is not None
-    rows = hot.rows_of(batch)
+    rows = rows_of(batch)
     assert 0 < rows.size_bytes < 40_000
     assert len(rows.blobs) < MANY / 2
     assert not batch.is_all
