@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from arq import cron, func
 from arq.cron import CronJob
+from structlog.contextvars import bind_contextvars
 
 from saver import queue as hints
 from saver.config import TierConfig
@@ -61,6 +62,7 @@ def make_settings() -> type:
         redis_pool = queue.open_queue(config)
         on_startup = partial(startup, config)
         on_shutdown = shutdown
+        on_job_start = name_job
         job_serializer = queue.packed
         job_deserializer = queue.unpacked
         max_jobs = config.worker_jobs
@@ -119,6 +121,11 @@ async def shutdown(ctx: Context) -> None:
     if close := ctx.pop("close", None):
         await close()
         log.info("worker has stopped")
+
+
+async def name_job(ctx: Context) -> None:
+    """Let every log line of a job name it; arq runs each in a task, so in a context, of its own."""
+    bind_contextvars(job_id=ctx["job_id"])
 
 
 def _tick(config: TierConfig, job: str, *, run_at_startup: bool = False, **when: int | set[int]) -> CronJob:

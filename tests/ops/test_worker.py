@@ -1,6 +1,7 @@
 """The whole life of threads under real worker processes, with durations of tenths of seconds."""
 
 import asyncio
+import json
 from functools import partial
 
 import psycopg
@@ -120,6 +121,25 @@ async def test_poison_is_told_and_the_others_go_on(
     await in_time(lambda: has(worker, refused, 1))
     assert "precious" not in worker.log
     assert await threads[0].values() == {"x": ["precious"]}
+
+
+async def test_the_log_lines_of_a_job_name_it_and_never_its_thread(
+    start_worker: StartWorker, tiers: Tiers, thread: Thread
+) -> None:
+    quick = {"archive_after": "200ms", "demote_after": "1h"}
+    worker = start_worker(**quick, log_level="debug", thread_secret="s" * 16).ready()
+    await thread.put({"x": [1]})
+    await in_time(lambda: in_cold(tiers, [thread]))
+    await in_time(lambda: has(worker, "tier_archived_threads_total", 1))
+    worker.stop()
+
+    lines = [json.loads(line) for line in worker.log.splitlines()]
+
+    [moved] = [line for line in lines if line["event"] == "threads archived"]
+    assert f":archive:{tiers.keys.partition(thread.thread_id)}:" in moved["job_id"]
+    of_arq = {line["event"] for line in lines if line.get("job") == f"{moved['job_id']}:archive"}
+    assert of_arq == {"job started", "job finished"}
+    assert thread.thread_id not in worker.log
 
 
 async def fill(thread: Thread) -> None:
