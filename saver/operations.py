@@ -93,7 +93,9 @@ def put(
             yield from _acknowledge(context, address.thread_id, reply)
             return address.config
         if reply.status is Status.NEED:
-            encoded = codec.encode_checkpoint(config, checkpoint, metadata, None)
+            whole = codec.encode_checkpoint(config, checkpoint, metadata, None)
+            # The snapshots that cold gave are not among its own values.
+            encoded = whole._replace(blobs=whole.blobs | {name: blob for name, blob in encoded.blobs.items() if blob})
         elif reply.status is Status.PART:
             confirmed = yield from confirm_parent(encoded, reply)
         else:

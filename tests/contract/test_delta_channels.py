@@ -169,3 +169,20 @@ async def test_fork_from_a_checkpoint_in_cold_has_its_snapshots(saver: TieredSav
     await thread.put({}, metadata=counters)
 
     assert await thread.values() == {"log": _DeltaSnapshot(["a"])}
+
+
+@pytest.mark.parametrize("place", MOVES)
+async def test_fork_that_brings_all_its_values_keeps_its_snapshots(
+    saver: TieredSaver, tiers: Tiers, place: str
+) -> None:
+    """Found by the property test: Redis lacks a plain value of the old parent too."""
+    thread, counters = Thread(saver), {"counters_since_delta_snapshot": {"log": (0, 1)}}
+    first = await thread.put({"log": _DeltaSnapshot(["a"]), "x": ["old"]})
+    versions = dict(thread.versions)
+    await thread.put({"log": _DeltaSnapshot(["b"]), "x": ["new"]})
+    await MOVES[place](tiers, thread.thread_id)
+
+    thread.checkpoint_id, thread.versions = first, versions
+    await thread.put({"x": ["old"]}, changed=[], metadata=counters)
+
+    assert await thread.values() == {"log": _DeltaSnapshot(["a"]), "x": ["old"]}
