@@ -174,6 +174,24 @@ class ColdTier:
 
         return await self._guard(run, self.timeout)
 
+    async def fetch_locked(self, lock: str, name: str, parameters: Parameters) -> list[TupleRow]:
+        """
+        A lock, then a statement that takes its snapshot under it, then the end of their transaction: one round trip.
+
+        Raises ColdTierError.
+        """
+        calls = (("limits", self._limits(self.timeout)), (lock, parameters), (name, parameters))
+
+        async def run(connection: AsyncConnection[TupleRow]) -> list[TupleRow]:
+            # What is sent together is one transaction, which the server ends by itself.
+            async with connection.pipeline():
+                cursors = [connection.cursor(binary=True) for _ in calls]
+                for cursor, (statement, values) in zip(cursors, calls, strict=True):
+                    await cursor.execute(self._texts[statement], values)
+            return await cursors[-1].fetchall()
+
+        return await self._guard(run, self.timeout)
+
     async def transact(self, work: Work[T], *, timeout: float | None = None, is_bulk: bool = False) -> T:
         """
         Run work in one transaction and commit. It may run twice, so it must be repeatable. Bulk work can use COPY, for
@@ -184,9 +202,7 @@ class ColdTier:
         limit = timeout or self.timeout
 
         async def run(connection: AsyncConnection[TupleRow]) -> T:
-            # Between two statements there are calls to Redis at most: a process that is frozen there loses its locks.
-            # The server gives up first, so that the error says what was too slow.
-            limits = {"statement_ms": int(limit * 800), "idle_ms": self._idle_ms}
+            limits = self._limits(limit)
             if not is_bulk:
                 async with connection.pipeline() as pipeline, connection.transaction():
                     return await work(Transaction(connection, pipeline, self._texts, limits))
@@ -195,6 +211,11 @@ class ColdTier:
                 return await work(Transaction(connection, pipeline, self._texts, limits, stack.aclose))
 
         return await self._guard(run, limit)
+
+    def _limits(self, seconds: float) -> Parameters:
+        # Between two statements there are calls to Redis at most: a process that is frozen there loses its locks.
+        # The server gives up first, so that the error says what was too slow.
+        return {"statement_ms": int(seconds * 800), "idle_ms": self._idle_ms}
 
     async def _guard(self, run: Callable[[AsyncConnection[TupleRow]], Awaitable[T]], limit: float) -> T:
         held = _Held()

@@ -9,7 +9,7 @@ from functools import partial
 
 from saver import hot
 from saver.archive import archive
-from saver.cold import Transaction, rows_from
+from saver.cold import rows_from
 from saver.connect import Tiers
 from saver.hot import WHOLE, Status
 from saver.policy import vanishes_after_ms
@@ -62,22 +62,11 @@ async def _load(tiers: Tiers, thread_id: str, namespace: str, token: str) -> boo
 async def _read(tiers: Tiers, thread_id: str, namespace: str) -> tuple[int, str, list[str], Rows]:
     """A new incarnation number, the floor, the other namespaces in cold, and the rows from the floor on."""
     limit = tiers.config.promote_checkpoints
-    where = {"thread_id": thread_id, "namespace": namespace}
-
-    async def read(transaction: Transaction) -> tuple[int, str, list[str], Rows]:
-        # The lock first, in a statement of its own: the next ones take their snapshots after it.
-        _, spaces, numbers, newest = await transaction.fetch_many(
-            [
-                ("lock_shared", where),
-                ("namespaces", where),
-                ("next_incarnation", {}),
-                ("read_newest", {**where, "limit": limit}),
-            ]
-        )
-        rows = rows_from(newest)
-        is_all = limit is None or len(rows.checkpoints) < limit
-        floor = WHOLE if is_all else min(row.checkpoint_id for row in rows.checkpoints)
-        rows.writes = rows_from(await transaction.fetch("read_writes_from", {**where, "floor": floor})).writes
-        return numbers[0][0], floor, [space for (space,) in spaces if space != namespace], rows
-
-    return await tiers.cold.transact(read)
+    where = {"thread_id": thread_id, "namespace": namespace, "limit": limit}
+    records = await tiers.cold.fetch_locked("lock_shared", "load", where)
+    rows = rows_from([record for record in records if record[0] in "cbw"])
+    others = [record[2] for record in records if record[0] == "n"]
+    [incarnation] = [int(record[4]) for record in records if record[0] == "i"]
+    is_all = limit is None or len(rows.checkpoints) < limit
+    floor = WHOLE if is_all else min(row.checkpoint_id for row in rows.checkpoints)
+    return incarnation, floor, others, rows

@@ -36,21 +36,19 @@ select incarnation, position
   from {schema}.tier_threads
  where thread_id = %(thread_id)s;
 
--- name: next_incarnation
-select nextval('{schema}.tier_incarnation');
-
--- name: namespaces
--- Every namespace that cold knows of a thread, also those with writes alone.
-select distinct checkpoint_ns
-  from {schema}.checkpoints
- where thread_id = %(thread_id)s
-union
-select distinct checkpoint_ns
-  from {schema}.checkpoint_writes
- where thread_id = %(thread_id)s;
-
 -- fragment: rows_of_head
 -- The checkpoints of `head` with all their blobs and writes, as rows of one shape and one snapshot.
+{checkpoints_of_head}
+union all
+select 'w', write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.task_id, write.task_path, write.channel,
+       write.type, write.idx, write.blob
+  from head
+  join {schema}.checkpoint_writes as write
+    on write.thread_id = head.thread_id
+   and write.checkpoint_ns = head.checkpoint_ns
+   and write.checkpoint_id = head.checkpoint_id;
+
+-- fragment: checkpoints_of_head
 select 'c' as kind, thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id as a, checkpoint::text as b,
        metadata::text as c, null::text as d, 0 as idx, null::bytea as data
   from head
@@ -63,15 +61,7 @@ select 'b', blob.thread_id, blob.checkpoint_ns, '', blob.channel, blob.version, 
     on blob.thread_id = used.thread_id
    and blob.checkpoint_ns = used.checkpoint_ns
    and blob.channel = used.key
-   and blob.version = used.value
-union all
-select 'w', write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.task_id, write.task_path, write.channel,
-       write.type, write.idx, write.blob
-  from head
-  join {schema}.checkpoint_writes as write
-    on write.thread_id = head.thread_id
-   and write.checkpoint_ns = head.checkpoint_ns
-   and write.checkpoint_id = head.checkpoint_id;
+   and blob.version = used.value;
 
 -- name: read_newest
 with head as materialized (
@@ -82,6 +72,40 @@ with head as materialized (
      order by checkpoint_id desc
      limit %(limit)s)
 {rows_of_head};
+
+-- name: load
+-- What LOAD brings, of one snapshot: a new incarnation number (i), the other namespaces that cold knows of, also those
+-- with writes alone (n), the newest checkpoints with their blobs, and the writes from the oldest of these on, also of
+-- checkpoints that are not stored yet. Fewer checkpoints than the limit are all there are.
+with head as materialized (
+    select thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
+      from {schema}.checkpoints
+     where thread_id = %(thread_id)s
+       and checkpoint_ns = %(namespace)s
+     order by checkpoint_id desc
+     limit %(limit)s),
+     floor as materialized (
+    select case when count(*) = %(limit)s then min(checkpoint_id) else '' end as checkpoint_id
+      from head)
+{checkpoints_of_head}
+union all
+select 'w', thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, channel, type, idx, blob
+  from {schema}.checkpoint_writes
+ where thread_id = %(thread_id)s
+   and checkpoint_ns = %(namespace)s
+   and checkpoint_id >= (select checkpoint_id from floor)
+union all
+select 'n', %(thread_id)s, checkpoint_ns, '', null, null, null, null, 0, null
+  from (select checkpoint_ns
+          from {schema}.checkpoints
+         where thread_id = %(thread_id)s
+         union
+        select checkpoint_ns
+          from {schema}.checkpoint_writes
+         where thread_id = %(thread_id)s) as known
+ where checkpoint_ns <> %(namespace)s
+union all
+select 'i', %(thread_id)s, '', '', nextval('{schema}.tier_incarnation')::text, null, null, null, 0, null;
 
 -- name: read_one
 with head as materialized (
@@ -108,14 +132,6 @@ with head as materialized (
      order by checkpoint_id desc, thread_id desc, checkpoint_ns desc
      limit %(limit)s)
 {rows_of_head};
-
--- name: read_writes_from
--- All writes of a namespace from one checkpoint on, also of checkpoints that are not stored yet.
-select 'w', thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, channel, type, idx, blob
-  from {schema}.checkpoint_writes
- where thread_id = %(thread_id)s
-   and checkpoint_ns = %(namespace)s
-   and checkpoint_id >= %(floor)s;
 
 -- name: read_writes
 select 'w', thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, channel, type, idx, blob
