@@ -92,6 +92,11 @@ class ClusterHot:
         await self._refresh()
         return await asyncio.gather(*(self._node(host).command(*command) for host in self._slots.primaries))
 
+    async def urls(self) -> list[str]:
+        """The address of each node that serves slots, as that of a single Redis. Raises HotTierError."""
+        await self._refresh()
+        return [self._seeds.url_of(host) for host in self._slots.primaries]
+
     # ---- on the way
 
     async def _calls(self, slot: int, requests: Sequence[Request]) -> list[Any]:

@@ -10,7 +10,6 @@ from saver.errors import ConfigError
 from saver.keys import LAYOUT_VERSION, Keys
 from saver.routes import Hot, hot_for_loop
 from saver.sharing import Sharing
-from saver.urls import is_cluster
 
 SLOWEST_MOVE_SECONDS = 25.0  # a job ends before arq's own limit of 30 s
 
@@ -61,8 +60,6 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
 def refuse_unbuilt(config: TierConfig) -> None:
     """Say at once what this version cannot do, instead of failing in the middle. Raises ConfigError."""
     faults = []
-    if is_cluster(config.redis_url.get_secret_value()):
-        faults.append("TIER_REDIS_URL is a cluster, which this version cannot use yet: name one redis server")
     if config.keep_checkpoints is not None:
         faults.append("TIER_KEEP_CHECKPOINTS is set, which this version does not do yet: use off")
     if faults:

@@ -11,4 +11,5 @@ pytest_plugins = [
     "tests.faults.caller",
     "tests.faults.mover",
     "tests.fix_sentinel",
+    "tests.fix_cluster",
 ]

@@ -78,6 +78,11 @@ class RedisNode:
         assert self.process is not None
         return self.process.pid
 
+    def freeze(self) -> None:
+        """It neither answers nor closes its connections."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
     def kill(self) -> None:
         """kill -9."""
         if self.process is not None:

@@ -1,10 +1,8 @@
 """The hot tier and the queue behind three Sentinels: failovers under load, and what the new primary lacks."""
 
 import asyncio
-import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import pytest
 
@@ -12,16 +10,14 @@ from saver import TierConfig, TieredSaver
 from saver.archive import archive
 from saver.connect import connect
 from saver.demote import demote
-from saver.errors import HotTierError
 from tests.builders import Thread
 from tests.faults.world import FAMILIES
 from tests.fix_doctor import Doctor
 from tests.fix_nodes import RedisNode
 from tests.fix_sentinel import Watched
 from tests.fix_worker import StartWorker, has
+from tests.topologies.conftest import until_it_works
 from tests.waiting import eventually, eventually_async
-
-T = TypeVar("T")
 
 
 @pytest.fixture
@@ -32,30 +28,8 @@ def behind(watched: Watched, postgres_url: str, schema: str) -> TierConfig:
     )
 
 
-async def until_it_works(call: Callable[[], Awaitable[T]]) -> T:
-    """What an agent or a worker does after an error of the hot tier: the same again."""
-
-    async def attempt() -> list[T]:
-        try:
-            return [await call()]
-        except HotTierError:
-            return []
-
-    [result] = await eventually_async(attempt, within_seconds=30)
-    return result
-
-
-def kill(node: RedisNode) -> None:
-    node.kill()
-
-
-def freeze(node: RedisNode) -> None:
-    assert node.process is not None
-    node.process.send_signal(signal.SIGSTOP)
-
-
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@pytest.mark.parametrize("strike", [kill, freeze])
+@pytest.mark.parametrize("strike", [RedisNode.kill, RedisNode.freeze])
 async def test_work_goes_on_after_a_failover(
     watched: Watched, behind: TierConfig, family: type[TieredSaver], strike: Callable[[RedisNode], None]
 ) -> None:

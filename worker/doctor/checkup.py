@@ -1,10 +1,16 @@
 """All checks, one after the other, whatever is down."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import urlsplit
 
+from saver.cluster import ClusterHot
 from saver.config import TierConfig, unknown_variables
 from saver.connect import refuse_unbuilt
 from saver.errors import ColdTierError, ConfigError, HotTierError
+from saver.routes import hot_for_loop
+from saver.urls import is_cluster
 from worker.doctor import clock, libraries, postgres, redis, workers
 from worker.doctor.postgres_client import PostgresClient
 from worker.doctor.redis_client import RedisClient
@@ -16,16 +22,17 @@ SUBJECTS = ("configuration", "redis", "queue", "postgres", "workers", "clocks", 
 async def check_up(config: TierConfig) -> list[Report]:
     """Look at both tiers, the queue if it is elsewhere, the clocks and the libraries; change nothing."""
     reports = {name: Report(name) for name in SUBJECTS}
+    nodes: list[Report] = []
     offsets: dict[str, clock.Offset] = {}
     _check_configuration(config, reports["configuration"])
     async with AsyncExitStack() as stack:
-        hot = await _redis(stack, config, reports["redis"])
+        hot = await _redis(stack, config, reports["redis"], nodes)
         if config.queue_url != config.redis_url:
             await _queue(stack, config, reports["queue"])
         cold = await _postgres(stack, config, reports["postgres"])
         try:
             if hot:
-                await workers.examine(config, hot, reports["workers"])
+                await workers.examine(config, await _asker(stack, config, hot), reports["workers"])
                 offsets["Redis"] = await clock.measure(lambda: _redis_time(hot))
             if cold:
                 offsets["Postgres"] = await clock.measure(lambda: _postgres_time(cold))
@@ -35,7 +42,8 @@ async def check_up(config: TierConfig) -> list[Report]:
     if len(offsets) < 2:
         reports["clocks"].cannot_see("every clock: not all servers told their time")
     libraries.examine(config, reports["libraries"])
-    return [report for report in reports.values() if report.facts or report.findings or report.unseen]
+    told = (reports.pop("configuration"), reports.pop("redis"), *nodes, *reports.values())
+    return [report for report in told if report.facts or report.findings or report.unseen]
 
 
 def _check_configuration(config: TierConfig, report: Report) -> None:
@@ -48,14 +56,36 @@ def _check_configuration(config: TierConfig, report: Report) -> None:
         report.find(f"{name} is not a variable of this release", "it has no effect", hint)
 
 
-async def _redis(stack: AsyncExitStack, config: TierConfig, report: Report) -> RedisClient | None:
+async def _redis(stack: AsyncExitStack, config: TierConfig, report: Report, nodes: list[Report]) -> RedisClient | None:
+    """Look at the Redis of the hot tier, or at each node of a cluster. Returns one of them, to ask for its clock."""
+    client = None
     try:
-        client = await stack.enter_async_context(RedisClient.open(config, config.redis_url.get_secret_value()))
-        await redis.examine(config, client, report)
+        for url in await _addresses(config):
+            if is_cluster(config.redis_url.get_secret_value()):
+                nodes.append(report := Report(f"redis {urlsplit(url).netloc.rpartition('@')[2]}"))
+            client = await stack.enter_async_context(RedisClient.open(config, url))
+            await redis.examine(config, client, report)
     except HotTierError as error:
         report.find(f"the hot tier does not answer: {error}", "agents can neither read nor write", _look_at("Redis"))
         return None
     return client
+
+
+async def _asker(stack: AsyncExitStack, config: TierConfig, client: RedisClient) -> Callable[..., Awaitable[Any]]:
+    """Who answers for any key: this server, or of a cluster the node that has it."""
+    if not is_cluster(config.redis_url.get_secret_value()):
+        return client.ask
+    hot = hot_for_loop(config)
+    stack.push_async_callback(hot.close)
+    return hot.command
+
+
+async def _addresses(config: TierConfig) -> list[str]:
+    hot = hot_for_loop(config)
+    try:
+        return await hot.urls() if isinstance(hot, ClusterHot) else [config.redis_url.get_secret_value()]
+    finally:
+        await hot.close()
 
 
 async def _queue(stack: AsyncExitStack, config: TierConfig, report: Report) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from saver.config import TierConfig
 from saver.keys import Keys
+from saver.urls import is_cluster
 from worker.doctor.persistence import check_persistence
 from worker.doctor.redis_client import RedisClient
 from worker.doctor.report import Report
@@ -22,7 +23,7 @@ async def examine(config: TierConfig, redis: RedisClient, report: Report, *, is_
         server = await redis.greeting()
     if server:
         _check_version(server, report)
-        _check_cluster(server, report)
+        _check_cluster(config, server, report)
     else:
         report.cannot_see("version and role: the user may use neither INFO nor HELLO")
     await _check_memory(redis, report)
@@ -58,12 +59,13 @@ def _check_version(server: dict[str, Any], report: Report) -> None:
         report.note(f"version: {kind} {version}")
 
 
-def _check_cluster(server: dict[str, Any], report: Report) -> None:
-    if server.get("redis_mode") == "cluster" or server.get("server_mode") == "cluster":
+def _check_cluster(config: TierConfig, server: dict[str, Any], report: Report) -> None:
+    is_node = "cluster" in (server.get("redis_mode"), server.get("server_mode"))
+    if is_node and not is_cluster(config.redis_url.get_secret_value()):
         report.find(
             "this Redis is a node of a cluster",
             "keys that live on another node are refused (MOVED), so most threads cannot be used",
-            "name a single Redis or Valkey in TIER_REDIS_URL: this version does not speak to a cluster",
+            "write redis+cluster:// instead of redis://, and a Redis of its own in TIER_QUEUE_URL",
         )
 
 

@@ -17,7 +17,6 @@ from saver.carriers import explained
 from saver.config import TierConfig
 from saver.errors import HotTierError
 from saver.sentinel import client_options
-from saver.urls import is_cluster
 
 
 class Refused(NamedTuple):
@@ -37,8 +36,6 @@ class RedisClient:
     @asynccontextmanager
     async def open(cls, config: TierConfig, url: str) -> AsyncIterator[Self]:
         """Connect and log in. Raises HotTierError."""
-        if is_cluster(url):
-            raise HotTierError("this version does not speak to a cluster; name one Redis server")
         seconds = config.redis_timeout.total_seconds()
         pool = ConnectionPool(
             **client_options(url, seconds),
@@ -113,6 +110,8 @@ class RedisClient:
         except NoPermissionError as error:
             return Refused(str(command[0]).lower(), is_for_key="key" in str(error))
         except ResponseError as error:
+            if str(error).startswith("MOVED"):
+                return None  # a node of a cluster looks at the rights first
             raise HotTierError(f"Redis does not know {command[0]}; check its version") from error
         return None
 

@@ -13,9 +13,10 @@ _OURS = (
 )
 _ARQ = ("dbsize", "exec", "expire", "incrby", "pexpire", "psetex", "setex", "unwatch", "watch", "zremrangebyscore")
 _COMFORT = ("acl|whoami", "client|setinfo")  # nothing fails without them
-COMMANDS = tuple(sorted({*_OURS, *_ARQ, *_COMFORT}))
+_CLUSTER = ("asking", "cluster|slots")  # a cluster that refuses them serves nobody, which is told elsewhere
+COMMANDS = tuple(sorted({*_OURS, *_ARQ, *_COMFORT, *_CLUSTER}))
 # These act at once, also within a transaction, or belong to logging in.
-_NOT_ASKED = {"auth", "discard", "exec", "multi", "unwatch", "watch", *_COMFORT}
+_NOT_ASKED = {"auth", "discard", "exec", "multi", "unwatch", "watch", *_COMFORT, *_CLUSTER}
 # What stands behind the name of a command, where that is more than a key.
 _ARGUMENTS: dict[str, tuple[str | int, ...]] = {
     "dbsize": (),
