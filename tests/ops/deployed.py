@@ -1,5 +1,6 @@
 """What is shipped in deploy/, and what the code has of it."""
 
+import json
 import os
 import re
 import shutil
@@ -31,6 +32,12 @@ def rules() -> list[dict[str, Any]]:
 def alerts_on(metric: str) -> set[str]:
     """The alerts that ask for a metric."""
     return {rule["alert"] for rule in rules() if re.search(rf"\b{metric}\b", rule["expr"])}
+
+
+def expressions() -> list[str]:
+    """Every query of the dashboard."""
+    dashboard = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
 
 
 def metric_names() -> set[str]:

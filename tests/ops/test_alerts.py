@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from tests.ops.deployed import DEPLOY, PROMETHEUS, metric_names, rules, run_validator, used_metrics
+from tests.ops.deployed import DEPLOY, PROMETHEUS, expressions, metric_names, rules, run_validator, used_metrics
 from worker import metrics
 
 yaml = pytest.importorskip("yaml")
@@ -14,14 +13,6 @@ yaml = pytest.importorskip("yaml")
 
 def alert_names() -> set[str]:
     return {rule["alert"] for rule in rules()}
-
-
-def expressions() -> Iterator[str]:
-    """Every query of the dashboard."""
-    dashboard = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
-    for panel in dashboard["panels"]:
-        for target in panel.get("targets", ()):
-            yield target["expr"]
 
 
 # ---- alerts
