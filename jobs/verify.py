@@ -121,7 +121,8 @@ def _differences(
     in_cold = _named(cold)
     in_hot: dict[Name, Any] = {}
     for entry in entries:
-        in_hot |= _named(Rows([entry.row] if entry.row else [], entry.blobs, entry.writes))
+        if entry.row:
+            in_hot |= _named(Rows([entry.row], entry.blobs, entry.writes))
     for name, content in in_hot.items():
         if name in dirty:
             result.dirty += 1

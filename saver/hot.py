@@ -120,6 +120,7 @@ def keep(keys: ThreadKeys, thread_id: str) -> Request:
 class HotCheckpoint(NamedTuple):
     """What hot knows of one checkpoint; below the floor it may lack the row, writes or blobs."""
 
+    namespace: str
     checkpoint_id: str
     row: CheckpointRow | None
     blobs: list[BlobRow]
@@ -138,7 +139,8 @@ def checkpoint_read(namespace: str, reply: list[Any]) -> tuple[Status, HotCheckp
     writes = [write for value in reply[3] for write in unpack_writes(namespace, checkpoint_id, value)]
     references, row = unpack_checkpoint(namespace, checkpoint_id, reply[2]) if reply[2] else ([], None)
     blobs = unpack_pairs(namespace, reply[4])
-    return status, HotCheckpoint(checkpoint_id, row, [blobs[name] for name in references if name in blobs], writes)
+    used = [blobs[name] for name in references if name in blobs]
+    return status, HotCheckpoint(namespace, checkpoint_id, row, used, writes)
 
 
 class HotPage(NamedTuple):
@@ -177,10 +179,10 @@ def page_read(reply: list[Any]) -> HotPage:
     for at in range(0, len(entries), 4):
         ns, id_, value, chunks = entries[at : at + 4]
         namespace, checkpoint_id = ns.decode(), id_.decode()
-        references, row = unpack_checkpoint(namespace, checkpoint_id, value)
+        references, row = unpack_checkpoint(namespace, checkpoint_id, value) if value else ([], None)
         refs = [blobs[ns][name] for name in references if name in blobs.get(ns, ())]
         writes = [write for chunk in chunks for write in unpack_writes(namespace, checkpoint_id, chunk)]
-        found.append(HotCheckpoint(checkpoint_id, row, refs, writes))
+        found.append(HotCheckpoint(namespace, checkpoint_id, row, refs, writes))
     return HotPage(status, floors, found)
 
 

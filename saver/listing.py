@@ -6,7 +6,7 @@ something that belonged before it.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from saver.errors import HotTierError
 from saver.hot import WHOLE, HotCheckpoint, HotPage, Status
 from saver.keys import Keys
 from saver.load import heal
-from saver.operations import Context, decoded
+from saver.operations import Context, as_rows, decoded, merged
 from saver.rows import CheckpointRow, Rows, WriteRow
 from saver.steps import Slow, Steps
 from saver.storable import contains
@@ -102,10 +102,10 @@ def _page(keys: Keys, query: Query, after: Place | None, size: int) -> Steps[Fou
         yield Slow(heal, (thread_id,))
     else:
         raise HotTierError("the thread kept changing its history; try again")
-    entries = {(e.checkpoint_id, thread_id, namespace): e for namespace, e in _with_namespace(answer)}
+    entries = _placed(answer, thread_id)
     if _hot_suffices(answer, query, size):
         return _joined(entries, len(entries) >= size, [], False)
-    records = yield Slow(read_cold, (query, after, size))
+    records = yield Slow(read_cold, (query, after, size, _ids(entries)))
     return _joined(entries, len(entries) >= size, records, _count(records) >= size)
 
 
@@ -113,10 +113,12 @@ def _count(records: list[Any]) -> int:
     return sum(1 for record in records if record[0] == "c")
 
 
-def _with_namespace(answer: HotPage) -> Iterator[tuple[str, HotCheckpoint]]:
-    for entry in answer.entries:
-        if entry.row is not None:
-            yield entry.row.namespace, entry
+def _placed(answer: HotPage, thread_id: str) -> dict[Place, HotCheckpoint]:
+    return {(entry.checkpoint_id, thread_id, entry.namespace): entry for entry in answer.entries}
+
+
+def _ids(entries: Iterable[Place]) -> list[str]:
+    return sorted({place[0] for place in entries})
 
 
 def _hot_suffices(answer: HotPage, query: Query, size: int) -> bool:
@@ -131,7 +133,8 @@ def _hot_suffices(answer: HotPage, query: Query, size: int) -> bool:
     return len(answer.entries) >= size and answer.entries[-1].checkpoint_id >= floor
 
 
-async def read_cold(tiers: Tiers, query: Query, after: Place | None, size: int) -> list[Any]:
+async def read_cold(tiers: Tiers, query: Query, after: Place | None, size: int, in_hot: list[str]) -> list[Any]:
+    """Of a checkpoint that hot has too, cold may have writes, whatever its metadata were when it was archived."""
     parameters = {
         "thread_id": query.thread_id,
         "namespace": query.namespace,
@@ -139,6 +142,7 @@ async def read_cold(tiers: Tiers, query: Query, after: Place | None, size: int) 
         "before": query.before or None,
         "after": list(after) if after else None,
         "filter": Jsonb(query.filter) if query.filter else None,
+        "in_hot": in_hot,
         "limit": size,
     }
     return await tiers.cold.fetch("read_page", parameters)
@@ -154,9 +158,7 @@ def _joined(entries: dict[Place, HotCheckpoint], hot_is_full: bool, records: lis
 
 
 def _merged(in_hot: HotCheckpoint | None, in_cold: Rows | None) -> Rows:
-    if in_hot is None or in_hot.row is None:
-        return in_cold or Rows()
-    return Rows([in_hot.row], in_hot.blobs, [*(in_cold.writes if in_cold else ()), *in_hot.writes])
+    return merged(as_rows(in_hot) if in_hot else Rows(), in_cold or Rows())
 
 
 def _cold_entries(records: list[Any]) -> Iterator[tuple[Place, Rows]]:
@@ -194,16 +196,15 @@ async def entries_of(tiers: Tiers, query: Query, thread_id: str) -> dict[Place, 
         if answer.status is Status.SUSPECT:
             await heal(tiers, thread_id)
             return {}  # all of it is in cold now
-        found = list(_with_namespace(answer))
-        entries |= {(e.checkpoint_id, thread_id, namespace): e for namespace, e in found}
-        if len(found) < PAGE:
+        entries |= _placed(answer, thread_id)
+        if len(answer.entries) < PAGE:
             return entries
-        cursor = (found[-1][1].checkpoint_id, found[-1][0])
+        cursor = (answer.entries[-1].checkpoint_id, answer.entries[-1].namespace)
 
 
 def _page_of_all(entries: dict[Place, HotCheckpoint], query: Query, after: Place | None, size: int) -> Steps[Found]:
     """The next page over all threads, given what hot holds."""
     places = sorted((place for place in entries if after is None or place < after), reverse=True)
     part = {place: entries[place] for place in places[:size]}
-    records = yield Slow(read_cold, (query, after, size))
+    records = yield Slow(read_cold, (query, after, size, _ids(part)))
     return _joined(part, len(part) >= size, records, _count(records) >= size)

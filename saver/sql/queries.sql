@@ -117,7 +117,8 @@ with head as materialized (
 {rows_of_head};
 
 -- name: read_page
--- A page of the listing, newest first. A parameter that is null does not filter.
+-- A page of the listing, newest first. A parameter that is null does not filter. The filter is not for those in hot,
+-- which may have other metadata by now.
 with head as materialized (
     select thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
       from {schema}.checkpoints
@@ -128,7 +129,7 @@ with head as materialized (
        and (%(after)s::text[] is null
             or (checkpoint_id, thread_id, checkpoint_ns)
              < ((%(after)s::text[])[1], (%(after)s::text[])[2], (%(after)s::text[])[3]))
-       and (%(filter)s::jsonb is null or metadata @> %(filter)s::jsonb)
+       and (%(filter)s::jsonb is null or metadata @> %(filter)s::jsonb or checkpoint_id = any(%(in_hot)s::text[]))
      order by checkpoint_id desc, thread_id desc, checkpoint_ns desc
      limit %(limit)s)
 {rows_of_head};
