@@ -38,7 +38,7 @@ class Proxy:
         self.request_bytes_total = 0
         self.reply_bytes_total = 0
         self.released = asyncio.Event()
-        self._is_dropping_next = False
+        self._replies_before_loss = 0  # 0: none is to be lost
         self._connections: dict[asyncio.Task[None], _Connection] = {}
         self._listener: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
@@ -80,9 +80,18 @@ class Proxy:
         """Deliver the replies that were kept back, and all to come."""
         self._wait_for(_do(self.released.set))
 
-    def drop_next_reply(self) -> None:
-        """Lose what the server says next, once, and cut that connection: its client cannot know what was done."""
-        self._is_dropping_next = True
+    def drop_next_reply(self, *, after: int = 0) -> None:
+        """
+        Lose what the server says next, once, and cut that connection: its client cannot know what was done.
+
+        With `after`, so many replies come through before.
+        """
+        self._replies_before_loss = after + 1
+
+    @property
+    def is_reply_to_be_lost(self) -> bool:
+        """Whether a reply was to be lost and none came yet."""
+        return self._replies_before_loss > 0
 
     def cut(self) -> None:
         """Reset every connection, on both sides. What is on its way is lost."""
@@ -96,7 +105,8 @@ class Proxy:
 
     def is_next_reply_lost(self) -> bool:
         """Asked once per reply; true for one."""
-        is_lost, self._is_dropping_next = self._is_dropping_next, False
+        is_lost = self._replies_before_loss == 1
+        self._replies_before_loss = max(0, self._replies_before_loss - 1)
         return is_lost
 
     async def _listen(self) -> None:
