@@ -139,6 +139,7 @@ class TierConfig(BaseSettings):
 
     redis_url: RedisUrl
     postgres_url: PostgresUrl
+    postgres_replica_url: Annotated[SecretStr | None, _secret(check_postgres_url)] = None
     queue_url: RedisUrl = None  # type: ignore[assignment]  # a validator puts redis_url there
     key_prefix: Annotated[
         str,
@@ -278,7 +279,7 @@ def _written(name: str, value: object) -> str:
             return shown_url(value.get_secret_value())
         case SecretStr():
             return "***"
-        case None if name in ("encryption_key", "thread_secret"):
+        case None if name in ("encryption_key", "thread_secret", "postgres_replica_url"):
             return "none"
         case None:
             return "all" if name in ("hot_checkpoints", "promote_checkpoints") else "off"

@@ -8,6 +8,7 @@ from saver.cold import ColdTier
 from saver.config import TierConfig
 from saver.errors import ConfigError
 from saver.keys import LAYOUT_VERSION, Keys
+from saver.replica import Replica
 from saver.routes import Hot, hot_for_loop
 from saver.sharing import Sharing
 
@@ -28,11 +29,27 @@ class Tiers:
     cold: ColdTier
     pause: Callable[[str], Awaitable[None]] = _go_on
     loads: Sharing = field(default_factory=Sharing)
+    replica: Replica = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.replica = Replica(self.config, self.cold)
 
     @property
     def move_timeout(self) -> float:
         """Seconds for a transaction that moves many threads."""
         return max(self.cold.timeout, SLOWEST_MOVE_SECONDS)
+
+    async def open_cold(self) -> None:
+        """Let the pools begin to connect."""
+        await self.cold.open()
+        await self.replica.open()
+
+    async def close(self) -> None:
+        """Close everything, opened or not."""
+        await self.loads.close()
+        await self.replica.close()
+        await self.cold.close()
+        await self.hot.close()
 
 
 @asynccontextmanager
@@ -47,14 +64,12 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
     tiers = Tiers(config, Keys(config.key_prefix, config.partitions), hot_for_loop(config), ColdTier(config))
     try:
         await agree(tiers)
-        await tiers.cold.open()
+        await tiers.open_cold()
         if setup:
             await tiers.cold.setup()
         yield tiers
     finally:
-        await tiers.loads.close()
-        await tiers.cold.close()
-        await tiers.hot.close()
+        await tiers.close()
 
 
 def refuse_unbuilt(config: TierConfig) -> None:

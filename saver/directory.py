@@ -74,7 +74,7 @@ async def count_threads(tiers: Tiers, metadata: Mapping[str, Any]) -> int:
     wanted = condition(metadata) or {}
     heads = await _heads(tiers, await _not_archived(tiers))
     waiting = sum(contains(told, wanted) for told in heads.values())
-    [(archived,)] = await tiers.cold.fetch("count_found", {"skip": list(heads), "labels": Jsonb(wanted)})
+    [(archived,)] = await tiers.replica.fetch("count_found", {"skip": list(heads), "labels": Jsonb(wanted)})
     return waiting + int(archived)
 
 
@@ -94,7 +94,7 @@ async def _archived(
         "after": after.thread_id if after else "",
         "limit": limit,
     }
-    records = await tiers.cold.fetch("find_threads" if labels else "list_threads", parameters)
+    records = await tiers.replica.fetch("find_threads" if labels else "list_threads", parameters)
     found = [ThreadInfo(id_, "cold", moment, 0, json.loads(told)) for id_, moment, told in records]
     scores = await _idle_scores(tiers, found)
     return [info if score is None else info._replace(tier="hot") for info, score in zip(found, scores, strict=True)]
@@ -103,7 +103,7 @@ async def _archived(
 async def _measured(tiers: Tiers, found: list[ThreadInfo], dirty: Set[str]) -> list[ThreadInfo]:
     """With numbers of checkpoints, first activity and size, over both tiers."""
     ids = [info.thread_id for info in found]
-    records = {record[0]: record[1:] for record in await tiers.cold.fetch("measure_threads", {"thread_ids": ids})}
+    records = {record[0]: record[1:] for record in await tiers.replica.fetch("measure_threads", {"thread_ids": ids})}
     return [
         await _with_hot(tiers, info, *records[info.thread_id])
         if info.thread_id in dirty
@@ -177,7 +177,7 @@ async def _with_hot(
     request = hot.list_page(tiers.keys.thread(info.thread_id), info.thread_id, None, "", "", MOST_CHECKPOINTS)
     entries = hot.page_read(await tiers.hot.call(request)).entries
     where = {"thread_id": info.thread_id, "ids": [entry.checkpoint_id for entry in entries]}
-    there = set(await tiers.cold.fetch("those_in_cold", where))
+    there = set(await tiers.replica.fetch("those_in_cold", where))
     new = [e for e in entries if e.row and (e.row.namespace, e.checkpoint_id) not in there]
     return info._replace(
         checkpoints=checkpoints + len(new),

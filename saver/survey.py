@@ -89,7 +89,7 @@ async def survey_hot(tiers: Tiers) -> HotSurvey:
 
 async def cold_threads(tiers: Tiers) -> int:
     """How many threads Postgres has; an estimate once there are many. Raises ColdTierError."""
-    [(count,)] = await tiers.cold.fetch("count_cold", {})
+    [(count,)] = await tiers.replica.fetch("count_cold", {})
     return int(count)
 
 

@@ -274,7 +274,8 @@ MALFORMED_POSTGRES = [
     ("name", "url"),
     [("redis_url", url) for url in MALFORMED_REDIS]
     + [("queue_url", url) for url in MALFORMED_REDIS]
-    + [("postgres_url", url) for url in MALFORMED_POSTGRES],
+    + [("postgres_url", url) for url in MALFORMED_POSTGRES]
+    + [("postgres_replica_url", url) for url in MALFORMED_POSTGRES],
 )
 def test_a_malformed_address_is_named_and_nothing_of_it_is_told(name: str, url: str) -> None:
     with pytest.raises(ConfigError) as caught:

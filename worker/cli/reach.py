@@ -45,13 +45,12 @@ async def reach(config: TierConfig) -> AsyncIterator[Reach]:
     small = config.model_copy(update={"postgres_min_size": 0, "postgres_max_size": 4})
     tiers = Tiers(small, Keys(config.key_prefix, config.partitions), hot_for_loop(small), ColdTier(small))
     try:
-        await tiers.cold.open()
+        await tiers.open_cold()
         found = Reach(tiers)
         found.hot_fault, found.cold_fault = await asyncio.gather(_fault(_ask_hot(tiers)), _fault(_ask_cold(tiers)))
         yield found
     finally:
-        await tiers.cold.close()
-        await tiers.hot.close()
+        await tiers.close()
 
 
 def quiet_pool() -> None:

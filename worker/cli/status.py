@@ -87,7 +87,7 @@ async def _last_sweep(tiers: Tiers) -> timedelta | None:
 
 
 async def _survey_cold(tiers: Tiers) -> ColdSurvey:
-    [(size_bytes,)] = await tiers.cold.fetch("cold_bytes", {"schema": tiers.config.postgres_schema})
+    [(size_bytes,)] = await tiers.replica.fetch("cold_bytes", {"schema": tiers.config.postgres_schema})
     return ColdSurvey(await cold_threads(tiers), size_bytes)
 
 
