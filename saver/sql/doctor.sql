@@ -78,6 +78,29 @@ select exists (select 1
  where namespace.nspname = %(schema)s
    and class.relname = 'checkpoints';
 
+-- name: doctor_storage
+-- Whether vacuum is told to come early, and which columns the server does not compress by lz4 though it could. A column
+-- without a word of its own follows the server. PostgreSQL 13 has no such thing.
+select class.relname as name,
+       exists (select 1
+                 from unnest(class.reloptions) as option
+                where option like 'autovacuum_vacuum_scale_factor=%%') as is_tuned,
+       array(select attribute.attname::text
+               from pg_attribute as attribute
+              where attribute.attrelid = class.oid
+                and attribute.attname in ('blob', 'checkpoint', 'metadata')
+                and setting.has_lz4
+                and coalesce(nullif(to_jsonb(attribute) ->> 'attcompression', ''), setting.by_default) <> 'l') as slow
+  from pg_class as class
+  join pg_namespace as namespace
+    on namespace.oid = class.relnamespace
+ cross join (select coalesce(bool_or('lz4' = any(enumvals)), false) as has_lz4, coalesce(left(max(setting), 1), '') as by_default
+               from pg_settings
+              where name = 'default_toast_compression') as setting
+ where namespace.nspname = %(schema)s
+   and class.relkind = 'r'
+   and class.relname = any(%(tables)s::text[]);
+
 -- name: doctor_standbys
 -- What a standby has on its disk survives a failover to it, replayed or not. Its delay is measured when it replies, so a
 -- silent one is told by what it lacks and since when. Columns of others are null for a user without pg_monitor.

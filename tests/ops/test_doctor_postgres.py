@@ -13,7 +13,10 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
 
+from saver import TierConfig, TieredSaver
+from tests.builders import checkpoint_of
 from tests.fix_doctor import Doctor
 from tests.fix_nodes import PostgresNode
 from tests.fix_servers import StartServers
@@ -163,3 +166,76 @@ def test_tables_of_a_newer_release_are_found(
     postgres_owner.execute(f"insert into {own_schema}.tier_migrations (v) values (999)")
 
     assert "999 (ours)" in doctor.facts_to_mend("postgres", TIER_POSTGRES_SCHEMA=own_schema)
+
+
+def test_storage_left_as_it_was_is_found_and_mended(
+    doctor: Doctor, postgres_owner: psycopg.Connection[Any], own_schema: str
+) -> None:
+    postgres_owner.execute(f"alter table {own_schema}.checkpoint_blobs reset (autovacuum_vacuum_scale_factor)")
+    postgres_owner.execute(f"alter table {own_schema}.tier_threads reset (autovacuum_vacuum_scale_factor)")
+    [finding] = doctor.reports(TIER_POSTGRES_SCHEMA=own_schema)["postgres"]["findings"]
+
+    postgres_owner.execute(finding["next_step"].partition(": ")[2])
+
+    assert "checkpoint_blobs, tier_threads" in finding["fact"]
+    assert doctor.facts_to_mend("postgres", TIER_POSTGRES_SCHEMA=own_schema) == ""
+
+
+def test_tables_of_another_user_are_used_as_they_are_and_told(
+    doctor: Doctor, postgres_owner: psycopg.Connection[Any]
+) -> None:
+    name, password = f"foreign_{secrets.token_hex(4)}", secrets.token_hex(8)
+    parts = urlsplit(doctor.servers.postgres_url)
+    postgres_owner.execute(f"create schema {name}")
+    postgres_owner.execute(f"set search_path to {name}")
+    PostgresSaver(postgres_owner).setup()
+    postgres_owner.execute(f"create role agent_{name} login password '{password}'")
+    postgres_owner.execute(f"grant usage, create on schema {name} to agent_{name}")
+    postgres_owner.execute(f"grant select, insert, update, delete on all tables in schema {name} to agent_{name}")
+    url = f"postgresql://agent_{name}:{password}@{parts.hostname}:{parts.port}{parts.path}"
+    config = TierConfig(redis_url=doctor.servers.redis_url, postgres_url=url, postgres_schema=name, partitions=4)
+
+    with TieredSaver(config) as saver:
+        saver.put(
+            {"configurable": {"thread_id": name, "checkpoint_ns": ""}}, checkpoint_of({}, {}), {"source": "input"}, {}
+        )
+        assert saver.demote(name)
+
+    found = doctor.facts_to_mend("postgres", TIER_POSTGRES_URL=url, TIER_POSTGRES_SCHEMA=name)
+    assert "storage is not set up for this load: checkpoint_blobs, checkpoint_writes, checkpoints" in found
+
+
+@pytest.fixture
+def with_lz4() -> Iterator[PostgresNode]:
+    """A Postgres that can compress by lz4."""
+    places = [Path(found).resolve().parent for found in [shutil.which("postgres")] if found]
+    for bin_dir in [*places, *sorted(Path("/usr/lib/postgresql").glob("*/bin"))]:
+        configured = subprocess.run([bin_dir / "pg_config", "--configure"], capture_output=True, text=True, check=False)
+        if "lz4" in configured.stdout:
+            break
+    else:
+        pytest.skip("no PostgreSQL that was built with lz4 is installed")
+    node = PostgresNode(bin_dir)
+    node.make()
+    node.start()
+    yield node
+    node.remove()
+
+
+def test_values_are_compressed_by_lz4_where_the_server_has_it(doctor: Doctor, with_lz4: PostgresNode) -> None:
+    config = TierConfig(redis_url=doctor.servers.redis_url, postgres_url=with_lz4.url, partitions=4)
+    with TieredSaver(config) as saver:
+        saver.put(
+            {"configurable": {"thread_id": "large", "checkpoint_ns": ""}},
+            checkpoint_of({"list": ["x" * 10_000]}, {"list": "1"}),
+            {"source": "input"},
+            {"list": "1"},
+        )
+        assert saver.demote("large")
+
+    with psycopg.connect(with_lz4.url, autocommit=True) as connection:
+        found = connection.execute("select pg_column_compression(blob) from checkpoint_blobs").fetchall()
+        assert found == [("lz4",)]
+        assert doctor.facts_to_mend("postgres", TIER_POSTGRES_URL=with_lz4.url).count("storage") == 0
+        connection.execute("alter table checkpoint_blobs alter column blob set compression pglz")
+    assert "load: checkpoint_blobs" in doctor.facts_to_mend("postgres", TIER_POSTGRES_URL=with_lz4.url)

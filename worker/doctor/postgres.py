@@ -13,6 +13,7 @@ SLOWEST_STANDBY_SECONDS = 10
 LONGEST_SILENCE_SECONDS = 30  # a standby replies every 10 s
 MOST_MISSING_BYTES = 16 << 20
 CONTENT_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads", "tier_labels")
+EARLY_VACUUM = "autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02"
 MIGRATION_TABLES = ("checkpoint_migrations", "tier_migrations")
 # What every statement finds its rows by, and what retention walks along.
 INDEXED = {*((table, "thread_id") for table in CONTENT_TABLES), ("tier_threads", "last_activity")}
@@ -118,6 +119,7 @@ async def _check_schema(config: TierConfig, postgres: PostgresClient, report: Re
     elif not refused:
         await _check_versions(config, postgres, report, may_create=schema["may_create"])
     await _check_indexes(config, postgres, report)
+    await _check_storage(config, postgres, report)
 
 
 def _report_absent(schema: str, absent: set[str], report: Report, *, may_create: bool) -> None:
@@ -174,6 +176,28 @@ async def _check_indexes(config: TierConfig, postgres: PostgresClient, report: R
             "run this, agents may go on meanwhile: "
             f"create index concurrently checkpoints_run_id on {table} using hash ((metadata ->> 'run_id'))",
         )
+
+
+async def _check_storage(config: TierConfig, postgres: PostgresClient, report: Report) -> None:
+    """What setup leaves as it is on tables that belong to another user, or that were busy."""
+    rows = await postgres.fetch("doctor_storage", schema=config.postgres_schema, tables=list(CONTENT_TABLES))
+    wanted = {
+        row["name"]: [
+            *([] if row["is_tuned"] else [f"set ({EARLY_VACUUM})"]),
+            *(f"alter column {column} set compression lz4" for column in row["slow"]),
+        ]
+        for row in rows
+    }
+    schema = config.postgres_schema
+    missing = {name: f'alter table "{schema}".{name} {", ".join(to_do)}' for name, to_do in wanted.items() if to_do}
+    if missing:
+        report.find(
+            f"storage is not set up for this load: {listed(missing)}",
+            "archiving takes more time of the server, and what retention deletes is cleaned up late",
+            f"let the owner run: {'; '.join(missing.values())}",
+        )
+    else:
+        report.note("storage: vacuum comes early; values are compressed by lz4 where the server has it")
 
 
 def _is_late(standby: DictRow) -> bool:
