@@ -20,14 +20,19 @@ from saver.rows import BlobRow, CheckpointRow, WriteRow
 
 COMPRESS_FROM_BYTES = 64
 DICTIONARY_TO_BYTES = 16 * 1024  # larger values teach zstd as much by themselves, in less time
-COMPRESSION_LEVEL = 1  # with a dictionary as small as 3
+_LEVEL = 1  # with a dictionary as small as 3
+# Tables that stay in the first levels of a cache: an agent does other work between two calls, and finds them cold.
+_SMALL = zstandard.ZstdCompressionParameters.from_level(
+    _LEVEL, source_size=DICTIONARY_TO_BYTES, dict_size=len(FIRST), hash_log=11
+)
+_LARGE = zstandard.ZstdCompressionParameters.from_level(_LEVEL, hash_log=13)
 
 TAG_BYTES = 8
 
 _RAW, _ZSTD, _FIRST = b"r", b"z", b"d"  # as it is, zstd, zstd with the first dictionary
 _TAGGED, _PATCH = b"n", b"p"  # a tag in front of one of those, a patch of another blob
 _dictionary = zstandard.ZstdCompressionDict(FIRST, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-_dictionary.precompute_compress(level=COMPRESSION_LEVEL)
+_dictionary.precompute_compress(compression_params=_SMALL)
 _local = threading.local()
 
 
@@ -71,8 +76,8 @@ def _tools() -> _Tools:
     tools: _Tools | None = getattr(_local, "tools", None)
     if tools is None:
         tools = _local.tools = _Tools(
-            zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, dict_data=_dictionary),
-            zstandard.ZstdCompressor(level=COMPRESSION_LEVEL),
+            zstandard.ZstdCompressor(compression_params=_SMALL, dict_data=_dictionary),
+            zstandard.ZstdCompressor(compression_params=_LARGE),
             zstandard.ZstdDecompressor(dict_data=_dictionary),
             zstandard.ZstdDecompressor(),
         )
