@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import (
 )
 
 from saver.described import DescribedSaver, Json
-from saver.metrics import OPERATION_SECONDS
+from saver.metrics import measured
 
 
 class AwaitedSaver(DescribedSaver):
@@ -21,7 +21,7 @@ class AwaitedSaver(DescribedSaver):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read the newest checkpoint of a namespace, or one by id; None if there is none."""
-        with OPERATION_SECONDS["get_tuple"].time():
+        with measured("get_tuple"):
             return await self._runtime.run(self._get_tuple(config))
 
     async def aput(
@@ -32,14 +32,14 @@ class AwaitedSaver(DescribedSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint. Acknowledged means in Redis, or in Postgres with TIER_WRITE_MODE=through."""
-        with OPERATION_SECONDS["put"].time():
+        with measured("put"):
             return await self._runtime.run(self._put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store the writes of one task; the checkpoint may come later."""
-        with OPERATION_SECONDS["put_writes"].time():
+        with measured("put_writes"):
             await self._runtime.run(self._put_writes(config, writes, task_id, task_path))
 
     async def alist(
@@ -53,7 +53,7 @@ class AwaitedSaver(DescribedSaver):
         """List checkpoints, newest first by id, over both tiers without gap or duplicate."""
         listing = self._list(config, filter, before, limit)
         while not listing.is_done:
-            with OPERATION_SECONDS["list"].time():
+            with measured("list"):
                 page = await self._runtime.run(listing.next_page())
             for found in page:
                 yield found
@@ -62,12 +62,12 @@ class AwaitedSaver(DescribedSaver):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """The writes that delta channels are rebuilt from, back to the ancestor that stores their value."""
-        with OPERATION_SECONDS["get_delta_channel_history"].time():
+        with measured("get_delta_channel_history"):
             return await self._runtime.run(self._history(config, channels))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread from both tiers; nothing put before is readable once this returns."""
-        with OPERATION_SECONDS["delete_thread"].time():
+        with measured("delete_thread"):
             await self._runtime.run(self._delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -76,12 +76,12 @@ class AwaitedSaver(DescribedSaver):
 
         A checkpoint from whose writes a later one rebuilds its delta channels stays, and is logged.
         """
-        with OPERATION_SECONDS["delete_for_runs"].time():
+        with measured("delete_for_runs"):
             await self._runtime.run(self._delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another; what else the target has stays."""
-        with OPERATION_SECONDS["copy_thread"].time():
+        with measured("copy_thread"):
             await self._runtime.run(self._copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -91,5 +91,5 @@ class AwaitedSaver(DescribedSaver):
         Delta channels keep the ancestors back to one that stores their value. Namespaces of subgraph calls that ended
         go. Raises ValueError for another strategy, TypeError for a single string.
         """
-        with OPERATION_SECONDS["prune"].time():
+        with measured("prune"):
             await self._runtime.run(self._prune(thread_ids, strategy))

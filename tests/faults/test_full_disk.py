@@ -1,9 +1,6 @@
 """A Postgres whose disk is full: what needs no room goes on, nothing leaves Redis, and it heals by itself."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -13,36 +10,10 @@ from saver.connect import Tiers
 from saver.demote import demote
 from saver.hot import Evicted
 from tests.builders import Thread
+from tests.faults.outages import postgres_disk_full
 from tests.faults.world import World
 
 DISK_FULL = "53100"
-
-
-@contextmanager
-def disk_full(world: World) -> Iterator[None]:
-    """
-    No room for another page of the writes, whose table is empty.
-
-    The kernel itself says so: it does for whatever is written to /dev/full.
-    """
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no /dev/full")
-    [(directory, name)] = world.postgres(
-        f"select current_setting('data_directory'), pg_relation_filepath('{world.name}.checkpoint_writes')"
-    )
-    path = Path(directory, name)
-    try:
-        aside = path.rename(path.with_name(f"{path.name}.aside"))
-    except OSError:
-        pytest.skip("the files of this Postgres are out of reach")
-    path.symlink_to("/dev/full")
-    world.end_sessions()  # they have the table open
-    try:
-        yield
-    finally:
-        path.unlink()
-        aside.rename(path)
-        world.end_sessions()
 
 
 async def test_nothing_leaves_redis_and_all_of_it_is_archived_afterwards(
@@ -52,7 +23,7 @@ async def test_nothing_leaves_redis_and_all_of_it_is_archived_afterwards(
     head = await thread.put({"x": os.urandom(1000)})
     await thread.write(("x", ["written"]))
 
-    with disk_full(world):
+    with postgres_disk_full(world):
         for _ in range(2):
             with pytest.raises(ColdTierError, match=DISK_FULL) as raised:
                 await archive(worker, [thread.thread_id])
@@ -74,7 +45,7 @@ async def test_archived_threads_are_read_and_written(world: World, agent: Tiered
     first = await thread.put({"x": [1]})
     await demote(worker, thread.thread_id)
 
-    with disk_full(world):
+    with postgres_disk_full(world):
         assert await thread.values() == {"x": [1]}
         second = await thread.put({"x": [2]})
         assert await thread.ids() == [second, first]

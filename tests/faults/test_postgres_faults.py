@@ -1,10 +1,7 @@
 """Postgres down, hung, read-only, crowded or hasty: hot threads go on, cold ones say so in time, nothing is lost."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
-import psycopg
 import pytest
 
 from saver import ColdTierError, TieredSaver, hot
@@ -13,48 +10,15 @@ from saver.connect import Tiers
 from saver.demote import demote
 from saver.hot import Evicted
 from tests.builders import Thread
-from tests.faults.world import POSTGRES_SECONDS, REDIS_SECONDS, World, family_of, frozen, within
+from tests.faults.outages import Fault, postgres_crowded, postgres_hung, postgres_read_only, postgres_refused
+from tests.faults.world import POSTGRES_SECONDS, REDIS_SECONDS, World, within
 from tests.waiting import eventually_async
 
 HEALING_SECONDS = 5
 
 
-@contextmanager
-def refused(world: World) -> Iterator[None]:
-    world.postgres_proxy.refuse_new()
-    world.postgres_proxy.cut()
-    yield
-    world.postgres_proxy.accept_new()
-
-
-@contextmanager
-def hung(world: World) -> Iterator[None]:
-    with frozen(*family_of(world.servers.postgres_pid)):
-        yield
-
-
-@contextmanager
-def crowded(world: World) -> Iterator[None]:
-    """Others hold every connection that the server gives."""
-    with ExitStack() as stack:
-        with refused(world), suppress(psycopg.OperationalError):
-            while True:
-                stack.enter_context(psycopg.connect(world.servers.postgres_url))
-        yield
-
-
-@contextmanager
-def read_only(world: World) -> Iterator[None]:
-    world.postgres("alter system set default_transaction_read_only = on")
-    world.postgres("select pg_reload_conf()")
-    yield
-    world.postgres("alter system reset default_transaction_read_only")
-    world.postgres("select pg_reload_conf()")
-
-
-Fault = Callable[[World], AbstractContextManager[None]]
-SILENT = pytest.mark.parametrize("fault", [refused, hung, crowded])
-ANY = pytest.mark.parametrize("fault", [refused, hung, crowded, read_only])
+SILENT = pytest.mark.parametrize("fault", [postgres_refused, postgres_hung, postgres_crowded])
+ANY = pytest.mark.parametrize("fault", [postgres_refused, postgres_hung, postgres_crowded, postgres_read_only])
 
 
 async def heals(thread: Thread, values: dict[str, object]) -> bool:
@@ -186,7 +150,7 @@ async def test_work_that_was_given_up_is_not_done_later(world: World, agent: Tie
         await thread.put({"x": [1]})
         await demote(worker, thread.thread_id)
 
-    with hung(world):
+    with postgres_hung(world):
         results = await asyncio.gather(*(thread.latest() for thread in threads), return_exceptions=True)
     assert {type(result) for result in results} == {ColdTierError}
 
@@ -207,7 +171,7 @@ async def test_long_outage_heals_as_fast_as_a_short_one(world: World, agent: Tie
     await thread.put({"x": [1]})
     await demote(worker, thread.thread_id)
 
-    with refused(world):
+    with postgres_refused(world):
         for _ in range(9):  # each waits for its limit
             with pytest.raises(ColdTierError):
                 await thread.latest()

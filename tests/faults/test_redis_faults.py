@@ -3,9 +3,6 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from uuid import uuid4
 
 import pytest
 
@@ -14,36 +11,14 @@ from saver.archive import archive
 from saver.connect import Tiers
 from saver.demote import demote
 from tests.builders import Thread
-from tests.faults.world import REDIS_SECONDS, World, frozen, within
-from tests.waiting import eventually, eventually_async
+from tests.faults.outages import Fault, fill_redis, redis_hung, redis_read_only, redis_refused
+from tests.faults.world import REDIS_SECONDS, World, within
+from tests.waiting import eventually_async
 
-
-@contextmanager
-def refused(world: World) -> Iterator[None]:
-    world.redis_proxy.refuse_new()
-    world.redis_proxy.cut()
-    yield
-    world.redis_proxy.accept_new()
-
-
-@contextmanager
-def hung(world: World) -> Iterator[None]:
-    with frozen(world.servers.redis_pid):
-        yield
-
-
-@contextmanager
-def read_only(world: World) -> Iterator[None]:
-    world.redis("REPLICAOF", "127.0.0.1", 1)
-    yield
-    world.redis("REPLICAOF", "NO", "ONE")
-
-
-Fault = Callable[[World], AbstractContextManager[None]]
 FAULTS = {
-    "refused": (refused, "cannot be reached"),
-    "hung": (hung, "did not answer within TIER_REDIS_TIMEOUT"),
-    "read-only": (read_only, "read-only replica"),
+    "refused": (redis_refused, "cannot be reached"),
+    "hung": (redis_hung, "did not answer within TIER_REDIS_TIMEOUT"),
+    "read-only": (redis_read_only, "read-only replica"),
 }
 
 
@@ -61,7 +36,7 @@ async def test_calls_fail_in_time_naming_redis_and_work_again_afterwards(
 
     before = await thread.ids()
     assert before[-1] == first
-    assert len(before) == 1 or fault is hung  # what waited in its queue may have been done
+    assert len(before) == 1 or fault is redis_hung  # what waited in its queue may have been done
     second = await thread.put({"x": [3]})
     assert await thread.ids() == [second, *before]
     assert await thread.values() == {"x": [3]}
@@ -71,7 +46,7 @@ async def test_many_calls_on_a_hung_redis_all_fail_in_time(world: World, agent: 
     threads = [Thread(agent) for _ in range(20)]
     await asyncio.gather(*(thread.put({"x": [1]}) for thread in threads))
 
-    with hung(world):
+    with redis_hung(world):
         for _ in range(2):  # the second time, no connection is open any more
             with within(REDIS_SECONDS * 2):
                 results = await asyncio.gather(*(t.put({"x": [2]}) for t in threads), return_exceptions=True)
@@ -84,7 +59,7 @@ async def test_a_write_refused_by_a_replica_is_nowhere(world: World, either_fami
     thread = Thread(either_family)
     first = await thread.put({"x": [1]})
 
-    with read_only(world):
+    with redis_read_only(world):
         for _ in range(4):
             with pytest.raises(HotTierError):
                 await thread.put({"x": ["lost"]})
@@ -97,9 +72,9 @@ async def test_a_replica_is_not_read_from(world: World, either_family: TieredSav
     thread = Thread(either_family)
     await thread.put({"x": [1]})
 
-    with read_only(world), pytest.raises(HotTierError, match="read-only replica"):
+    with redis_read_only(world), pytest.raises(HotTierError, match="read-only replica"):
         await thread.ids()
-    with read_only(world), pytest.raises(HotTierError, match="read-only replica"):
+    with redis_read_only(world), pytest.raises(HotTierError, match="read-only replica"):
         await thread.latest()
 
     assert await thread.values() == {"x": [1]}
@@ -155,28 +130,12 @@ async def test_killed_connections_are_not_noticed(world: World, either_family: T
     assert await thread.ids() == ids == world.cold_ids(thread.thread_id)
 
 
-def fill(world: World) -> None:
-    """Take all memory that is left, down to the last small value."""
-    # Many values: a single one that grows takes twice what it needs, far beyond the limit.
-    used = int(world.redis("INFO", "memory")["used_memory"])
-    world.redis("CONFIG", "SET", "maxmemory", used + 300_000)
-
-    def is_full() -> bool:
-        try:
-            world.redis("SET", f"ballast:{uuid4()}", "x" * 5_000)
-        except Exception as error:  # noqa: BLE001 - the client's class for it differs between versions
-            return "maxmemory" in str(error)
-        return False
-
-    eventually(is_full)
-
-
 async def test_full_redis_refuses_puts_and_archiving_frees_it(
     world: World, either_family: TieredSaver, worker: Tiers
 ) -> None:
     threads = [Thread(either_family) for _ in range(30)]
     heads = [await thread.put({"x": os.urandom(50_000)}) for thread in threads]
-    fill(world)
+    fill_redis(world)
 
     with within(REDIS_SECONDS), pytest.raises(HotTierError, match="full"):
         await threads[0].put({"x": os.urandom(50_000)})
