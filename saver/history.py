@@ -118,7 +118,7 @@ async def _read_cold(
     found = rows_from(await tiers.cold.fetch("read_history", parameters))
     chain = {row.checkpoint_id: Rows([row], found.blobs) for row in found.checkpoints}
     for write in found.writes:
-        chain[write.checkpoint_id].writes.append(write)
+        chain.setdefault(write.checkpoint_id, Rows()).writes.append(write)
     return chain
 
 

@@ -6,7 +6,7 @@ something that belonged before it.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from saver.hot import WHOLE, HotCheckpoint, HotPage, Status
 from saver.keys import Keys
 from saver.load import heal
 from saver.operations import Context, as_rows, decoded, merged
-from saver.rows import CheckpointRow, Rows, WriteRow
+from saver.rows import CheckpointRow, Rows
 from saver.steps import Slow, Steps
 from saver.storable import contains
 
@@ -105,7 +105,8 @@ def _page(keys: Keys, query: Query, after: Place | None, size: int) -> Steps[Fou
     entries = _placed(answer, thread_id)
     if _hot_suffices(answer, query, size):
         return _joined(entries, len(entries) >= size, [], False)
-    records = yield Slow(read_cold, (query, after, size, _ids(entries)))
+    below = [place for place in entries if place[0] < (answer.floors.get(place[2]) or WHOLE)]
+    records = yield Slow(read_cold, (query, after, size, below))
     return _joined(entries, len(entries) >= size, records, _count(records) >= size)
 
 
@@ -115,10 +116,6 @@ def _count(records: list[Any]) -> int:
 
 def _placed(answer: HotPage, thread_id: str) -> dict[Place, HotCheckpoint]:
     return {(entry.checkpoint_id, thread_id, entry.namespace): entry for entry in answer.entries}
-
-
-def _ids(entries: Iterable[Place]) -> list[str]:
-    return sorted({place[0] for place in entries})
 
 
 def _hot_suffices(answer: HotPage, query: Query, size: int) -> bool:
@@ -133,8 +130,8 @@ def _hot_suffices(answer: HotPage, query: Query, size: int) -> bool:
     return len(answer.entries) >= size and answer.entries[-1].checkpoint_id >= floor
 
 
-async def read_cold(tiers: Tiers, query: Query, after: Place | None, size: int, in_hot: list[str]) -> list[Any]:
-    """Of a checkpoint that hot has too, cold may have writes, whatever its metadata were when it was archived."""
+async def read_cold(tiers: Tiers, query: Query, after: Place | None, size: int, in_hot: Sequence[Place]) -> list[Any]:
+    """The next page of cold, and what cold has of some checkpoints of which hot has a part."""
     parameters = {
         "thread_id": query.thread_id,
         "namespace": query.namespace,
@@ -142,7 +139,9 @@ async def read_cold(tiers: Tiers, query: Query, after: Place | None, size: int, 
         "before": query.before or None,
         "after": list(after) if after else None,
         "filter": Jsonb(query.filter) if query.filter else None,
-        "in_hot": in_hot,
+        "threads_in_hot": [thread_id for _, thread_id, _ in in_hot],
+        "namespaces_in_hot": [namespace for _, _, namespace in in_hot],
+        "ids_in_hot": [checkpoint_id for checkpoint_id, _, _ in in_hot],
         "limit": size,
     }
     return await tiers.cold.fetch("read_page", parameters)
@@ -151,7 +150,7 @@ async def read_cold(tiers: Tiers, query: Query, after: Place | None, size: int, 
 def _joined(entries: dict[Place, HotCheckpoint], hot_is_full: bool, records: list[Any], cold_is_full: bool) -> Found:
     cold = dict(_cold_entries(records))
     ends = [min(entries)] if hot_is_full and entries else []
-    ends += [min(cold)] if cold_is_full and cold else []
+    ends += [min(place for place, rows in cold.items() if rows.checkpoints)] if cold_is_full else []
     end = max(ends) if ends else None
     places = sorted((place for place in {*entries, *cold} if end is None or place >= end), reverse=True)
     return Found([(place, _merged(entries.get(place), cold.get(place))) for place in places], end)
@@ -164,15 +163,17 @@ def _merged(in_hot: HotCheckpoint | None, in_cold: Rows | None) -> Rows:
 def _cold_entries(records: list[Any]) -> Iterator[tuple[Place, Rows]]:
     """Split records into one Rows per checkpoint; a blob goes to every checkpoint whose versions name it."""
     for thread_id, rows in rows_by_thread(records).items():
-        writes: dict[tuple[str, str], list[WriteRow]] = {}
+        entries: dict[tuple[str, str], Rows] = {}
         for write in rows.writes:
-            writes.setdefault((write.namespace, write.checkpoint_id), []).append(write)
+            entries.setdefault((write.checkpoint_id, write.namespace), Rows()).writes.append(write)
         blobs = {(blob.namespace, blob.channel, blob.version): blob for blob in rows.blobs}
         for row in rows.checkpoints:
+            entry = entries.setdefault((row.checkpoint_id, row.namespace), Rows())
+            entry.checkpoints.append(row)
             names = hot.channel_versions(row).items()
-            used = [blobs[key] for c, v in names if (key := (row.namespace, c, str(v))) in blobs]
-            place = (row.checkpoint_id, thread_id, row.namespace)
-            yield place, Rows([row], used, writes.get((row.namespace, row.checkpoint_id), []))
+            entry.blobs += [blobs[key] for c, v in names if (key := (row.namespace, c, str(v))) in blobs]
+        for (checkpoint_id, namespace), entry in entries.items():
+            yield (checkpoint_id, thread_id, namespace), entry
 
 
 async def resident_entries(tiers: Tiers, query: Query) -> dict[Place, HotCheckpoint]:
@@ -206,5 +207,5 @@ def _page_of_all(entries: dict[Place, HotCheckpoint], query: Query, after: Place
     """The next page over all threads, given what hot holds."""
     places = sorted((place for place in entries if after is None or place < after), reverse=True)
     part = {place: entries[place] for place in places[:size]}
-    records = yield Slow(read_cold, (query, after, size, _ids(part)))
+    records = yield Slow(read_cold, (query, after, size, list(part)))
     return _joined(part, len(part) >= size, records, _count(records) >= size)

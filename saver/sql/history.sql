@@ -63,7 +63,16 @@ select 'w', write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.tas
    and write.checkpoint_ns = %(namespace)s
    and write.checkpoint_id = chain.checkpoint_id
    and write.channel = any(chain.wanted)
- where not chain.is_target;
+ where not chain.is_target
+union all
+-- Those of the first one when it is in hot alone: writes may be here before their checkpoint is.
+select 'w', thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, channel, type, idx, blob
+  from {schema}.checkpoint_writes
+ where thread_id = %(thread_id)s
+   and checkpoint_ns = %(namespace)s
+   and checkpoint_id = %(checkpoint_id)s
+   and channel = any(%(channels)s::text[])
+   and not exists (select 1 from chain);
 
 -- name: read_parent
 -- Whether a checkpoint is there, and some blobs of its namespace.

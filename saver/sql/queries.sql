@@ -107,19 +107,36 @@ select 'n', %(thread_id)s, checkpoint_ns, '', null, null, null, null, 0, null
 union all
 select 'i', %(thread_id)s, '', '', nextval('{schema}.tier_incarnation')::text, null, null, null, 0, null;
 
+-- fragment: writes_of_one
+select 'w', thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, channel, type, idx, blob
+  from {schema}.checkpoint_writes
+ where thread_id = %(thread_id)s
+   and checkpoint_ns = %(namespace)s
+   and checkpoint_id = %(checkpoint_id)s;
+
+-- name: read_writes
+{writes_of_one};
+
 -- name: read_one
+-- With its writes, which may be here before it is.
 with head as materialized (
     select thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
       from {schema}.checkpoints
      where thread_id = %(thread_id)s
        and checkpoint_ns = %(namespace)s
        and checkpoint_id = %(checkpoint_id)s)
-{rows_of_head};
+{checkpoints_of_head}
+union all
+{writes_of_one};
 
 -- name: read_page
--- A page of the listing, newest first. A parameter that is null does not filter. The filter is not for those in hot,
--- which may have other metadata by now.
-with head as materialized (
+-- A page of the listing, newest first. A parameter that is null does not filter. Of what hot has too everything is read:
+-- there it may have other metadata by now, and here its writes may be before it is.
+with in_hot as materialized (
+    select *
+      from unnest(%(threads_in_hot)s::text[], %(namespaces_in_hot)s::text[], %(ids_in_hot)s::text[])
+           as one (thread_id, checkpoint_ns, checkpoint_id)),
+head as materialized (
     select thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
       from {schema}.checkpoints
      where (%(thread_id)s::text is null or thread_id = %(thread_id)s)
@@ -129,17 +146,26 @@ with head as materialized (
        and (%(after)s::text[] is null
             or (checkpoint_id, thread_id, checkpoint_ns)
              < ((%(after)s::text[])[1], (%(after)s::text[])[2], (%(after)s::text[])[3]))
-       and (%(filter)s::jsonb is null or metadata @> %(filter)s::jsonb or checkpoint_id = any(%(in_hot)s::text[]))
+       and (%(filter)s::jsonb is null
+            or metadata @> %(filter)s::jsonb
+            or (thread_id, checkpoint_ns, checkpoint_id) in (select * from in_hot))
      order by checkpoint_id desc, thread_id desc, checkpoint_ns desc
-     limit %(limit)s)
-{rows_of_head};
-
--- name: read_writes
-select 'w', thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, channel, type, idx, blob
-  from {schema}.checkpoint_writes
- where thread_id = %(thread_id)s
-   and checkpoint_ns = %(namespace)s
-   and checkpoint_id = %(checkpoint_id)s;
+     limit %(limit)s),
+written as (
+    select thread_id, checkpoint_ns, checkpoint_id
+      from head
+     union
+    select *
+      from in_hot)
+{checkpoints_of_head}
+union all
+select 'w', write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.task_id, write.task_path, write.channel,
+       write.type, write.idx, write.blob
+  from written
+  join {schema}.checkpoint_writes as write
+    on write.thread_id = written.thread_id
+   and write.checkpoint_ns = written.checkpoint_ns
+   and write.checkpoint_id = written.checkpoint_id;
 
 -- name: upsert_blobs
 -- A version of a channel never changes: the first value stays.

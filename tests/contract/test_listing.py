@@ -163,6 +163,29 @@ async def test_late_writes_to_a_checkpoint_in_cold_are_listed(
         assert (await listed(saver, config))[-1] == wanted
 
 
+async def test_early_writes_in_cold_join_a_checkpoint_that_comes_out_of_order(
+    saver: TieredSaver, tiers: Tiers, thread: Thread, place: str
+) -> None:
+    """Found by the property test: the checkpoint is older than what hot begins with."""
+    await thread.put({"x": [5]}, id_="5")
+    await thread.put({"x": [9]}, id_="9")
+    await thread.write(("x", "early"), checkpoint_id="7")
+    await MOVES[place](tiers, thread.thread_id)
+
+    thread.checkpoint_id = "5"
+    await thread.put({"x": [7]}, id_="7")
+
+    found = await saver.aget_tuple(thread.config("7"))
+    assert found is not None
+    assert found.pending_writes == [("task", "x", "early")]
+    for config in (thread.config(), thread.config("7"), None):
+        assert found in await listed(saver, config)
+    thread.checkpoint_id = "7"
+    await thread.put({}, id_="8", metadata={"counters_since_delta_snapshot": {"x": (1, 1)}})
+    history = await saver.aget_delta_channel_history(config=thread.config("8"), channels=["x"])
+    assert history["x"]["writes"] == found.pending_writes
+
+
 async def test_old_checkpoint_with_new_metadata_is_listed_with_its_writes(
     saver: TieredSaver, tiers: Tiers, thread: Thread, place: str
 ) -> None:
