@@ -27,11 +27,14 @@ select incarnation, position, last_activity
  where thread_id = %(thread_id)s;
 
 -- name: cold_bytes
--- Tables with their indexes and what lies outside of the rows.
-select coalesce(sum(pg_total_relation_size(class.oid)), 0)::bigint
+-- Tables with their indexes and what lies outside of the rows; of a partitioned table all parts.
+select coalesce(sum(pg_total_relation_size(part.relid)), 0)::bigint
   from pg_class as class
   join pg_namespace as namespace
     on namespace.oid = class.relnamespace
+ cross join lateral (select class.oid::regclass as relid
+                      union
+                     select tree.relid from pg_partition_tree(class.oid) as tree) as part
  where namespace.nspname = %(schema)s
    and class.relname in ('checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'tier_threads', 'tier_labels');
 
