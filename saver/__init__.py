@@ -1,7 +1,16 @@
 """A LangGraph checkpointer with a Redis hot tier and a Postgres cold tier."""
 
 from saver.config import TierConfig
-from saver.errors import ColdTierError, ConfigError, HotTierError, InvalidThread, RunLockLost, StaleRun, TierError
+from saver.errors import (
+    ColdTierError,
+    ConfigError,
+    HotTierError,
+    InvalidThread,
+    RunLockLost,
+    StaleRun,
+    ThreadHeld,
+    TierError,
+)
 from saver.threads import make_thread_id
 from saver.tiered import TieredSaver
 
@@ -12,6 +21,7 @@ __all__ = [
     "InvalidThread",
     "RunLockLost",
     "StaleRun",
+    "ThreadHeld",
     "TierConfig",
     "TierError",
     "TieredSaver",

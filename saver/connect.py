@@ -60,7 +60,6 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
     Raises HotTierError or ColdTierError when one does not answer, ConfigError when the number of partitions is not the
     one that this Redis was first used with.
     """
-    refuse_unbuilt(config)
     tiers = Tiers(config, Keys(config.key_prefix, config.partitions), hot_for_loop(config), ColdTier(config))
     try:
         await agree(tiers)
@@ -70,15 +69,6 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
         yield tiers
     finally:
         await tiers.close()
-
-
-def refuse_unbuilt(config: TierConfig) -> None:
-    """Say at once what this version cannot do, instead of failing in the middle. Raises ConfigError."""
-    faults = []
-    if config.keep_checkpoints is not None:
-        faults.append("TIER_KEEP_CHECKPOINTS is set, which this version does not do yet: use off")
-    if faults:
-        raise ConfigError("; ".join(faults))
 
 
 async def agree(tiers: Tiers) -> None:

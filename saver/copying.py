@@ -21,4 +21,4 @@ async def copy(tiers: Tiers, source: str, target: str) -> None:
         names = ("copy_thread_blobs", "copy_thread_writes", "copy_thread_checkpoints", "copy_thread_tier_row")
         await transaction.fetch_many([*((name, both) for name in names), ("label", {"thread_ids": [target]})])
 
-    await change_cold(tiers, target, change, held=(source,))
+    await change_cold(tiers, target, change, removes=False, locked=(source,))

@@ -11,7 +11,7 @@ from saver import hot
 from saver.archive import archive
 from saver.cold import Transaction
 from saver.connect import Tiers
-from saver.errors import ColdTierError, HotTierError
+from saver.errors import ColdTierError, HotTierError, ThreadHeld
 from saver.hot import Evicted
 from saver.logged import log_batch
 
@@ -22,7 +22,7 @@ Change = Callable[[Transaction], Awaitable[None]]
 
 
 async def delete(tiers: Tiers, thread_id: str) -> None:
-    """Delete a thread. Nothing put before is readable once this returns. Raises HotTierError, ColdTierError."""
+    """Delete a thread. Nothing put before is readable once this returns. Raises a TierError, also for a held thread."""
 
     async def change(transaction: Transaction) -> None:
         where = {"thread_ids": [thread_id]}
@@ -32,18 +32,30 @@ async def delete(tiers: Tiers, thread_id: str) -> None:
 
 
 async def change_cold(
-    tiers: Tiers, thread_id: str, change: Change, *, is_delete: bool = False, held: Sequence[str] = ()
+    tiers: Tiers,
+    thread_id: str,
+    change: Change,
+    *,
+    removes: bool = True,
+    is_delete: bool = False,
+    locked: Sequence[str] = (),
 ) -> None:
     """
-    Change the cold rows of a thread while nobody else moves it and hot does not have it; nobody moves those held.
+    Change the cold rows of a thread while nobody else moves it and hot does not have it; nobody moves those locked.
 
+    A change that removes rows is refused while there is a legal hold on the thread.
     For a deletion, rows that Postgres does not take, or that would vanish, are dropped rather than archived first.
     """
 
+    keys = tiers.keys.thread(thread_id)
+
     async def evict_and_change(transaction: Transaction) -> bool:
-        await transaction.fetch("lock_exclusive_pair", {"thread_ids": [thread_id, *held]})
+        lock = ("lock_exclusive_pair", {"thread_ids": [thread_id, *locked]})
+        _, [(is_held,)] = await transaction.fetch_many([lock, ("held", {"thread_id": thread_id})])
+        if removes and is_held:
+            raise ThreadHeld("there is a legal hold on the thread, so nothing of it is deleted; see: tier policy list")
         await tiers.pause("destroy: locked")
-        reply = await tiers.hot.call(hot.evict(tiers.keys.thread(thread_id), thread_id, 0, vanishing=is_delete))
+        reply = await tiers.hot.call(hot.evict(keys, thread_id, 0, vanishing=is_delete))
         if Evicted(reply) is Evicted.NOT_ARCHIVED:
             return False
         await tiers.pause("destroy: evicted")

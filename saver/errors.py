@@ -43,6 +43,10 @@ class StaleRun(TierError):  # noqa: N818 - reads as the fact it reports
     """
 
 
+class ThreadHeld(TierError):  # noqa: N818 - reads as the fact it reports
+    """Somebody put a legal hold on the thread: nothing of it is deleted until that is taken away."""
+
+
 class RunLockLost(TierError):  # noqa: N818 - the name is part of the public contract
     """The run no longer holds the lock of its thread. Nothing was written."""
 

@@ -8,14 +8,14 @@ read for itself it may lack channels whose value was stored before it. Writes wh
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from saver.archive import archive
 from saver.cold import Transaction
 from saver.connect import Tiers
 from saver.destroy import change_cold, delete, drain
-from saver.errors import ColdTierError
+from saver.errors import ColdTierError, ThreadHeld
 from saver.listing import Query, entries_of
 from saver.storable import check_ids
 
@@ -47,13 +47,25 @@ async def prune(tiers: Tiers, thread_ids: Sequence[str], strategy: str) -> None:
     """
     Prune threads one after the other, each in a transaction of its own, so an error leaves those before it pruned.
 
-    Raises HotTierError, ColdTierError.
+    Raises HotTierError, ColdTierError; ThreadHeld at the end if there is a legal hold on any.
     """
+
+    async def one(thread_id: str) -> None:
+        await (delete(tiers, thread_id) if strategy == "delete" else keep_newest(tiers, thread_id, 1))
+
+    await _each(thread_ids, one)
+
+
+async def _each(thread_ids: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
+    """A thread that is held does not hold up those behind it."""
+    refused: ThreadHeld | None = None
     for thread_id in thread_ids:
-        if strategy == "delete":
-            await delete(tiers, thread_id)
-        else:
-            await keep_newest(tiers, thread_id, 1)
+        try:
+            await act(thread_id)
+        except ThreadHeld as error:
+            refused = error
+    if refused:
+        raise refused
 
 
 async def keep_newest(tiers: Tiers, thread_id: str, keep: int) -> None:
@@ -74,7 +86,8 @@ async def forget_outlived(transaction: Transaction, thread_id: str, keep: int) -
 
 async def delete_for_runs(tiers: Tiers, run_ids: list[str]) -> None:
     """
-    Delete the checkpoints that runs made, with their writes, from all threads. Raises HotTierError, ColdTierError.
+    Delete the checkpoints that runs made, with their writes, from all threads. Raises HotTierError, ColdTierError, and
+    ThreadHeld at the end if there is a legal hold on any of the threads.
 
     A checkpoint from whose writes a later one rebuilds its delta channels stays, and is logged.
     """
@@ -86,8 +99,7 @@ async def delete_for_runs(tiers: Tiers, run_ids: list[str]) -> None:
         return await transaction.fetch("threads_of_runs", {"run_ids": run_ids})
 
     found = {thread_id for (thread_id,) in await tiers.cold.transact(find, timeout=tiers.move_timeout)}
-    for thread_id in sorted(found | aside):
-        await _delete_runs_of(tiers, thread_id, run_ids)
+    await _each(sorted(found | aside), lambda thread_id: _delete_runs_of(tiers, thread_id, run_ids))
 
 
 async def _delete_runs_of(tiers: Tiers, thread_id: str, runs: Sequence[str]) -> None:

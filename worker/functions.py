@@ -17,8 +17,8 @@ from redis.exceptions import RedisError
 from jobs.archive import ArchiveTurn, archive_due
 from jobs.demote import demote_due
 from jobs.promote import promote_wanted
-from jobs.retain import Place
 from jobs.retain import retain as retain_some
+from jobs.retention import Place
 from jobs.sweep import sweep as sweep_partitions
 from saver.connect import Tiers
 from saver.errors import ColdTierError, HotTierError
@@ -129,13 +129,13 @@ async def retain(ctx: Context, *place: str) -> None:
     work: Work = ctx["work"]
     async with work.attempt("retain"):
         done = await retain_some(work.tiers, Place(*place) if place else None)  # type: ignore[arg-type]
-        for action in ("deleted", "waiting", "in_use", "too_slow"):
+        for action in metrics.RETAIN_ACTIONS:
             metrics.RETAINED_THREADS.labels(action).inc(getattr(done, action))
         if done.place and not done.is_elsewhere:
             next_id = job_id(work.tiers.config, "retain", 0, time.time() + BUCKET_SECONDS)
             await work.queue.enqueue_job("retain", *done.place, _job_id=next_id)
-        elif done.deleted or done.waiting:
-            log.info("retention is done", extra={"deleted": done.deleted, "waiting": done.waiting})
+        elif counted := {name: count for name in metrics.RETAIN_ACTIONS if (count := getattr(done, name))}:
+            log.info("retention is done", extra=counted)
 
 
 async def sweep(ctx: Context) -> None:
@@ -152,7 +152,7 @@ async def sweep(ctx: Context) -> None:
 
 async def is_retention_overdue(tiers: Tiers, successes: metrics.Successes) -> bool:
     """Whether a scheduled run was missed, because no worker ran at that time. Asked for real once in a while."""
-    if tiers.config.retain_for is None or not successes.is_time("overdue", LATE_SECONDS):
+    if not successes.is_time("overdue", LATE_SECONDS):
         return False
     last = (await shared(tiers)).get(metrics.SUCCESS + "retain")
     if last is None:

@@ -22,6 +22,7 @@ from saver.errors import ColdTierError, HotTierError
 from saver.survey import clock_ms, cold_threads, share, shared, survey_hot
 
 JOBS = ("archive", "demote", "promote", "retain", "sweep")
+RETAIN_ACTIONS = ("deleted", "shortened", "waiting", "in_use", "held", "unclear", "too_slow")
 REASONS = ("hot", "cold", "queue", "refused", "cancelled", "error")
 FRESH_SECONDS = 3.0  # gauges this young are good enough for the next worker that is scraped
 COLD_SECONDS = 2.0  # a scrape waits no longer for Postgres
@@ -36,7 +37,7 @@ DEMOTED_THREADS = Counter("tier_demoted_threads", "Threads that left Redis becau
 VANISHED_THREADS = Counter("tier_vanished_threads", "Threads that ended with TIER_ON_IDLE=expire, in Redis alone.")
 PROMOTED_THREADS = Counter("tier_promoted_threads", "Threads that were brought into Redis ahead of need.")
 RETAINED_THREADS = Counter(
-    "tier_retained_threads", "Threads old enough to be deleted, by what was done with them.", ["action"]
+    "tier_retained_threads", "Threads that retention is about, by what was done with them.", ["action"]
 )
 JOB_SECONDS = Histogram(
     "tier_job_seconds",
@@ -100,7 +101,7 @@ for _job in JOBS:
     JOB_SECONDS.labels(_job)
     for _reason in REASONS:
         JOB_FAILURES.labels(_job, _reason)
-for _action in ("deleted", "waiting", "in_use", "too_slow"):
+for _action in RETAIN_ACTIONS:
     RETAINED_THREADS.labels(_action)
 try:
     BUILD.info({"version": version("langgraph-checkpoint-tiered")})

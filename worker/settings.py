@@ -18,7 +18,7 @@ from structlog.contextvars import bind_contextvars
 
 from saver import queue as hints
 from saver.config import TierConfig
-from saver.connect import Tiers, connect, refuse_unbuilt
+from saver.connect import Tiers, connect
 from saver.errors import TierError
 from saver.survey import eviction_policy
 from worker import functions as jobs
@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 def make_settings() -> type:
     """The class that arq takes its settings from, for the environment of this process. Raises ConfigError."""
     config = WorkerConfig.load()
-    refuse_unbuilt(config)
     configure_logging(config)
     arq_functions = [func(job) for job in (jobs.archive, jobs.demote, jobs.promote, jobs.retain, jobs.sweep)]
     # A tick of a worker that is configured otherwise must not fail here.
@@ -81,12 +80,10 @@ def make_settings() -> type:
 
 
 def schedule(config: TierConfig) -> list[CronJob]:
-    """The sweep every few seconds, retention when something is to be deleted by age. Names are global per Redis."""
+    """The sweep every few seconds, retention at its time: a policy may want it. Names are global per Redis."""
     every = config.archive_after.total_seconds() / 4
     ticks = [_tick(config, "sweep", second=_often(every, _SWEEP_SECONDS), run_at_startup=True)]
-    if config.retain_for is None:
-        return ticks
-    if config.retain_for < OFTEN:
+    if config.retain_for is not None and config.retain_for < OFTEN:
         often = _often(config.retain_for.total_seconds() / 4, _RETAIN_SECONDS)
         ticks.append(_tick(config, "retain", second=often))
     elif config.retention_at == "hourly":

@@ -70,21 +70,82 @@ select thread_id, last_activity::text
  order by last_activity, thread_id
  limit %(limit)s;
 
--- name: still_idle
--- Which of these are old enough, asked under their locks: an archiver, or the stock saver, may have written meanwhile.
-select known.thread_id
+-- name: wishing
+-- Threads with a wish of their own, by id.
+select label.thread_id
+  from {schema}.tier_labels as label
+ where label.metadata ?| '{tier_retain_for,tier_keep_checkpoints}'::text[]
+   and label.thread_id > %(after)s
+ order by label.thread_id
+ limit %(limit)s;
+
+-- name: overlong
+-- A page of all threads by id: where it ends, how many it has, and which of them may have too many checkpoints: those that
+-- were written since they were shortened last, or were shortened to another number.
+with page as materialized (
+    select thread_id
+      from {schema}.tier_threads
+     where thread_id > %(after)s
+     order by thread_id
+     limit %(limit)s)
+select (select max(thread_id) from page),
+       (select count(*) from page),
+       array(select known.thread_id
+               from page
+               join {schema}.tier_threads as known
+                 on known.thread_id = page.thread_id
+               left join {schema}.tier_labels as label
+                 on label.thread_id = page.thread_id
+              where known.last_activity is not null
+                and (known.shortened_at is distinct from known.last_activity
+                     or known.shortened_to is distinct from %(keep)s::int)
+                and (%(keep)s::int is not null
+                     or label.metadata ? 'tier_keep_checkpoints'
+                     or exists (select 1
+                                  from {schema}.tier_policies as policy
+                                 where policy.wishes ? 'tier_keep_checkpoints'
+                                   and (policy.thread_id = known.thread_id or label.metadata @> policy.metadata)))
+              order by known.thread_id);
+
+-- name: told_of
+-- What decides about these threads: seconds since they were written, by us or by the stock saver, and all wishes. Asked
+-- under their locks: an archiver may have written meanwhile.
+select known.thread_id,
+       extract(epoch from now() - greatest(known.last_activity,
+                                           (select {moment_of_checkpoint}
+                                              from {schema}.checkpoints as checkpoint
+                                             where checkpoint.thread_id = known.thread_id
+                                               and checkpoint.checkpoint_ns = ''
+                                             order by checkpoint.checkpoint_id desc
+                                             limit 1)))::float8,
+       coalesce(label.metadata, '{}'),
+       (select coalesce(jsonb_agg(policy.wishes), '[]')
+          from {schema}.tier_policies as policy
+         where policy.thread_id = known.thread_id),
+       (select coalesce(jsonb_agg(policy.wishes), '[]')
+          from {schema}.tier_policies as policy
+         where label.metadata @> policy.metadata)
   from {schema}.tier_threads as known
+  left join {schema}.tier_labels as label
+    on label.thread_id = known.thread_id
  where known.thread_id = any(%(thread_ids)s::text[])
-   and known.last_activity < now() - make_interval(secs => %(age)s)
-   and not exists (select 1
-                     from {schema}.checkpoints as checkpoint
-                    where checkpoint.thread_id = known.thread_id
-                      and checkpoint.checkpoint_ns = ''
-                      and checkpoint.checkpoint_id = (select max(newest.checkpoint_id)
-                                                        from {schema}.checkpoints as newest
-                                                       where newest.thread_id = known.thread_id
-                                                         and newest.checkpoint_ns = '')
-                      and {moment_of_checkpoint} >= now() - make_interval(secs => %(age)s));
+   and known.last_activity is not null;
+
+-- name: longest_namespaces
+-- How many checkpoints the longest namespace of each of these threads has.
+select thread_id, max(checkpoints)
+  from (select thread_id, count(*) as checkpoints
+          from {schema}.checkpoints
+         where thread_id = any(%(thread_ids)s::text[])
+         group by thread_id, checkpoint_ns) as namespace
+ group by thread_id;
+
+-- name: note_shortened
+update {schema}.tier_threads as known
+   set shortened_at = known.last_activity,
+       shortened_to = asked.keep
+  from unnest(%(thread_ids)s::text[], %(keeps)s::int[]) as asked (thread_id, keep)
+ where known.thread_id = asked.thread_id;
 
 -- name: waiting
 -- Which of these wait for a person: their newest checkpoint has the write of an interrupt. One of a subgraph is written

@@ -15,7 +15,8 @@ from typing import Any
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg import AsyncConnection
 
-from jobs.retain import Place, retain
+from jobs.retain import retain
+from jobs.retention import Place
 from saver import TierConfig
 from saver.cold import ColdTier, T, Work
 from saver.connect import Tiers, connect

@@ -289,9 +289,9 @@ MUTANTS = [
     ),
     Mutant(
         "retention_age_early",
-        "jobs/retain.py",
-        "    chosen = [thread_id for thread_id in old if thread_id not in spared]",
-        "    chosen = [thread_id for (thread_id,) in free if thread_id not in spared]",
+        "jobs/retention.py",
+        "    due = due_among(threads, {thread_id for (thread_id,) in waiting}, counts)",
+        "    due = [record[0] for record in told]",
         f"{RETAIN}::test_thread_archived_between_the_search_and_the_lock_stays",
     ),
     Mutant(

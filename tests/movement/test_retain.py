@@ -12,7 +12,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 from psycopg import sql
 
-from jobs.retain import Place, Retained, retain
+from jobs.retain import Retained, retain
+from jobs.retention import Place
 from saver import TierConfig, TieredSaver
 from saver.connect import Tiers
 from tests.builders import Thread, checkpoint_of

@@ -331,15 +331,84 @@ def test_retain_says_what_would_go_and_then_does_it(
     kept = run("show", "old").exit_code
     done = run("retain", "--now", TIER_RETAIN_FOR="1d")
 
-    assert previewed.stdout.startswith("1 thread without activity for 1d would be deleted")
+    assert previewed.stdout.startswith("1 thread would be deleted")
     assert kept == 0
     assert done.stdout == "deleted 1 thread\n"
     assert (run("show", "old").exit_code, run("show", "young").exit_code) == (1, 0)
 
 
 def test_retain_without_a_policy_keeps_everything(run: Run) -> None:
-    assert run("retain", "--now").stdout == "TIER_RETAIN_FOR is off: every thread is kept\n"
+    assert run("retain", "--now").stdout == "deleted 0 threads\n"
     assert run("retain").exit_code == 2
+
+
+def test_long_threads_are_shortened(run: Run, config: TierConfig) -> None:
+    with TieredSaver(config) as saver:
+        speak(saver, "long", "a", "b", "c")
+        saver.demote("long")
+
+    previewed = run("retain", "--dry-run", TIER_KEEP_CHECKPOINTS="2")
+    done = run("retain", "--now", TIER_KEEP_CHECKPOINTS="2")
+    again = run("retain", "--now", TIER_KEEP_CHECKPOINTS="2")
+
+    assert previewed.stdout.splitlines()[1:] == ["1 thread would be shortened by 7 checkpoints"]
+    assert done.stdout.splitlines() == ["deleted 0 threads", "shortened 1 thread by 7 checkpoints"]
+    assert again.stdout == "deleted 0 threads\n"
+
+
+def test_policies_are_set_listed_and_removed(run: Run) -> None:
+    done = [
+        run("policy", "set", "acme", "--where", "tenant=acme", "--where", "level=3", "--retain-for", "30d"),
+        run("policy", "set", "case 7", "--thread", "t7", "--hold"),
+    ]
+
+    listed = json.loads(run("policy", "list", "--json").stdout)
+    shown = run("policy", "list").stdout
+    removed = run("policy", "remove", "acme"), run("policy", "remove", "acme")
+
+    assert [one.exit_code for one in done] == [0, 0]
+    assert listed == [
+        {
+            "name": "acme",
+            "thread_id": None,
+            "metadata": {"tenant": "acme", "level": 3},
+            "wishes": {"tier_retain_for": "30d"},
+        },
+        {"name": "case 7", "thread_id": "t7", "metadata": None, "wishes": {"tier_legal_hold": True}},
+    ]
+    assert "level=3 tenant=acme" in shown
+    assert [one.exit_code for one in removed] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--retain-for", "30d"],
+        ["--thread", "t", "--where", "tenant=acme", "--retain-for", "30d"],
+        ["--where", "tenant", "--retain-for", "30d"],
+        ["--thread", "t"],
+        ["--thread", "t", "--retain-for", "0"],
+        ["--thread", "t", "--keep-checkpoints", "none"],
+    ],
+)
+def test_policy_that_says_nothing_clear_is_misuse(run: Run, arguments: list[str]) -> None:
+    run("policy", "set", "p", "--thread", "t", "--hold")
+
+    assert run("policy", "set", "p", *arguments).exit_code == 2
+    assert [one["wishes"] for one in json.loads(run("policy", "list", "--json").stdout)] == [{"tier_legal_hold": True}]
+
+
+def test_held_thread_is_not_deleted_by_name(run: Run, config: TierConfig) -> None:
+    with TieredSaver(config) as saver:
+        speak(saver, "evidence", "a")
+    run("policy", "set", "case 7", "--thread", "evidence", "--hold")
+
+    refused = run("delete", "evidence")
+    run("policy", "remove", "case 7")
+
+    assert refused.exit_code == 1
+    assert "legal hold" in refused.stderr
+    assert run("delete", "evidence").exit_code == 0
 
 
 def test_quarantine_lists_the_reason_and_puts_back(run: Run, config: TierConfig) -> None:
@@ -367,8 +436,9 @@ def test_demote_frees_a_redis_that_is_full(private_servers: StartServers) -> Non
     variables = {"TIER_REDIS_URL": servers.redis_url, "TIER_POSTGRES_URL": servers.postgres_url}
     config = TierConfig(redis_url=servers.redis_url, postgres_url=servers.postgres_url)
     with TieredSaver(config) as saver:
-        threads = fill(saver)
+        fill(saver)
         fill_up(servers.redis_url)
+        threads = json.loads(CliRunner(env=variables).invoke(tier, ["status", "--json"]).stdout)["hot"]["threads"]
 
         shown = CliRunner(env=variables).invoke(tier, ["demote", "--all"])
         speak(saver, "new", "a")
@@ -377,13 +447,13 @@ def test_demote_frees_a_redis_that_is_full(private_servers: StartServers) -> Non
         assert saver.tier_of("new") == "hot"
 
 
-def fill(saver: TieredSaver) -> int:
-    """Write threads until Redis takes no more. Returns how many it has."""
+def fill(saver: TieredSaver) -> None:
+    """Write threads until Redis takes no more."""
     for number in range(1000):
         try:
             speak(saver, f"large-{number}", secrets.token_hex(20_000))
         except HotTierError:
-            return number + 1
+            return
     raise AssertionError("Redis was never full")
 
 

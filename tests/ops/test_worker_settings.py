@@ -80,7 +80,7 @@ def test_sweep_follows_the_time_to_archive(environment: pytest.MonkeyPatch, arch
     environment.setenv("TIER_ARCHIVE_AFTER", archive_after)
     environment.setenv("TIER_DEMOTE_AFTER", "1h")
 
-    [sweep] = vars(make_settings())["cron_jobs"]
+    sweep, _ = vars(make_settings())["cron_jobs"]
 
     assert len(sweep.second) == ticks
     assert (sweep.unique, sweep.keep_result_s) == (True, 120)
@@ -92,6 +92,7 @@ def test_sweep_follows_the_time_to_archive(environment: pytest.MonkeyPatch, arch
         ("90d", "03:00", 3, 0, 0),
         ("90d", "23:59", 23, 59, 0),
         ("90d", "hourly", None, 0, 0),
+        ("off", "03:00", 3, 0, 0),
         ("2s", "03:00", None, None, set(range(60))),
         ("30m", "03:00", None, None, {0}),
     ],

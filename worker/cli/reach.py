@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from saver.cold import ColdTier
 from saver.config import TierConfig
-from saver.connect import Tiers, agree, refuse_unbuilt
+from saver.connect import Tiers, agree
 from saver.errors import ColdTierError, ConfigError, HotTierError, TierError
 from saver.keys import Keys
 from saver.routes import hot_for_loop
@@ -40,7 +40,6 @@ async def reach(config: TierConfig) -> AsyncIterator[Reach]:
 
     Raises ConfigError when this Redis was first used with another number of partitions.
     """
-    refuse_unbuilt(config)
     quiet_pool()
     small = config.model_copy(update={"postgres_min_size": 0, "postgres_max_size": 4})
     tiers = Tiers(small, Keys(config.key_prefix, config.partitions), hot_for_loop(small), ColdTier(small))

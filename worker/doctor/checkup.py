@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from saver.cluster import ClusterHot
 from saver.config import TierConfig, unknown_variables
-from saver.connect import refuse_unbuilt
-from saver.errors import ColdTierError, ConfigError, HotTierError
+from saver.errors import ColdTierError, HotTierError
 from saver.routes import hot_for_loop
 from saver.urls import is_cluster
 from worker.doctor import clock, libraries, postgres, redis, workers
@@ -24,7 +23,7 @@ async def check_up(config: TierConfig) -> list[Report]:
     reports = {name: Report(name) for name in SUBJECTS}
     nodes: list[Report] = []
     offsets: dict[str, clock.Offset] = {}
-    _check_configuration(config, reports["configuration"])
+    _check_configuration(reports["configuration"])
     async with AsyncExitStack() as stack:
         hot = await _redis(stack, config, reports["redis"], nodes)
         if config.queue_url != config.redis_url:
@@ -46,11 +45,7 @@ async def check_up(config: TierConfig) -> list[Report]:
     return [report for report in told if report.facts or report.findings or report.unseen]
 
 
-def _check_configuration(config: TierConfig, report: Report) -> None:
-    try:
-        refuse_unbuilt(config)
-    except ConfigError as error:
-        report.find(str(error), "neither agents nor workers start", "change what is named")
+def _check_configuration(report: Report) -> None:
     for name, meant in unknown_variables().items():
         hint = f"is it meant to be {meant}?" if meant else "take it away, or look for its name in deploy/env.example"
         report.find(f"{name} is not a variable of this release", "it has no effect", hint)

@@ -14,7 +14,7 @@ LONGEST_SILENCE_SECONDS = 30  # a standby replies every 10 s
 MOST_MISSING_BYTES = 16 << 20
 CONTENT_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "tier_threads", "tier_labels")
 EARLY_VACUUM = "autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02"
-MIGRATION_TABLES = ("checkpoint_migrations", "tier_migrations")
+OTHER_TABLES = ("checkpoint_migrations", "tier_migrations", "tier_policies")
 # What every statement finds its rows by, and what retention walks along.
 INDEXED = {*((table, "thread_id") for table in CONTENT_TABLES), ("tier_threads", "last_activity")}
 
@@ -99,7 +99,7 @@ def _check_connections(config: TierConfig, server: DictRow, report: Report, *, i
 async def _check_schema(config: TierConfig, postgres: PostgresClient, report: Report) -> None:
     name = config.postgres_schema
     [schema] = await postgres.fetch("doctor_schema", schema=name)
-    tables = [*CONTENT_TABLES, *MIGRATION_TABLES]
+    tables = [*CONTENT_TABLES, *OTHER_TABLES]
     found = {row["name"]: row["missing"] for row in await postgres.fetch("doctor_tables", schema=name, tables=tables)}
     if absent := set(tables) - set(found):
         _report_absent(name, absent, report, may_create=schema["may_create"])
