@@ -13,7 +13,7 @@ CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.14 python3.11 python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help test check fmt demo bench bench-archive bench-memory bench-growth chaos mutants lock clean
+.PHONY: help test check fmt demo bench bench-archive bench-memory bench-growth chaos mutants lock audit clean
 
 help:
 	@echo 'make test    install into .venv when needed, then the linters and all tests'
@@ -24,6 +24,7 @@ help:
 	@echo 'make chaos   agents write, workers move, faults strike, everything is read back (MINUTES=5 SEED=7 CHAOS_OPTIONS=--through)'
 	@echo 'make mutants take each guard of the protocol out and see that a test fails (GUARDS="drop trim" for some)'
 	@echo 'make lock    resolve requirements.lock anew (LOCK_OPTIONS=--upgrade for newer versions)'
+	@echo 'make audit   look for known weaknesses of the locked versions (needs the network)'
 	@echo 'make clean   remove .venv, caches and build output'
 
 test: check
@@ -62,8 +63,14 @@ lock: $(READY)
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_OPTIONS) \
 	  --output-file requirements.lock pyproject.toml
 
+# In an environment of its own: what it needs is none of ours. The lock names every version, so nothing is resolved.
+audit:
+	python3 -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet pip-audit
+	.venv-audit/bin/pip-audit --disable-pip --require-hashes --requirement requirements.lock
+
 clean:
-	rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-audit .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find saver jobs worker tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is touched last: an install that was cut short is done again.

@@ -34,10 +34,10 @@ def drawn() -> bytes:
         '<meta name="viewport" content="width=device-width">'
         f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}"><style>{_STYLE}</style></head><body><h1>Tiers</h1>'
         + _table("Threads", ("tier", "threads", "answers"), _tiers(values))
-        + f"<p>Workers alive: {escape(_count(values, 'tier_workers'))}</p>"
         + _table("Waiting", ("for", "threads", "longest"), _waiting(values))
         + _table("Jobs", ("job", "last success", "failures of this worker"), _jobs(values, now))
-        + f"<p>Version {escape(_version())}. Numbers are of all workers unless it says otherwise. "
+        + f"<p>{_count(values, 'tier_workers')} workers alive, this one is version {escape(_version())}. "
+        "Numbers are of all workers unless it says otherwise. "
         '<a href="/metrics">All metrics</a></p></body></html>\n'
     ).encode()
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,17 @@ def expressions() -> list[str]:
 
 def metric_names() -> set[str]:
     """Every series that an agent or a worker can have, with the endings that Prometheus adds."""
+    return _names({"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "info": ["_info"]})
+
+
+def family_names() -> set[str]:
+    """Our metrics by the names that people know."""
+    return {name for name in _names({"counter": ["_total"], "info": ["_info"]}) if name.startswith("tier_")}
+
+
+def _names(endings: Mapping[str, list[str]]) -> set[str]:
     assert saver.metrics.READS  # the agent's metrics are registered
     metrics.SYSTEM.values = dict.fromkeys(metrics._SYSTEM, 0.0)
-    endings = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "info": ["_info"], "gauge": [""]}
     return {family.name + ending for family in REGISTRY.collect() for ending in endings.get(family.type, [""])}
 
 

@@ -14,7 +14,8 @@ from worker.config import WorkerConfig
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-RUNBOOK = (ROOT / "deploy" / "RUNBOOK.md").read_text()
+PAGES = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "deploy/RUNBOOK.md", "deploy/GUIDE.md")
+TEXTS = {name: (ROOT / name).read_text() for name in PAGES}
 MOST_LINES = 130
 EXAMPLE_WITHIN_LINES = 25
 
@@ -23,9 +24,9 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def rows_of(heading: str) -> list[list[str]]:
-    """The cells of the first table after a heading of README."""
-    lines = README.partition(f"## {heading}\n")[2].splitlines()
+def rows_of(heading: str, text: str = README) -> list[list[str]]:
+    """The cells of the first table after a heading."""
+    lines = text.partition(f"## {heading}\n")[2].splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("|---"))
     table = [line for line in lines[start + 1 :] if line.startswith("|") or line]
     end = next((number for number, line in enumerate(table) if not line.startswith("|")), len(table))
@@ -59,21 +60,30 @@ def test_the_commands_of_make_exist() -> None:
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("text", [README, RUNBOOK], ids=["README", "RUNBOOK"])
-def test_every_named_file_exists(text: str) -> None:
-    named = set(re.findall(r"`((?:saver|jobs|worker|deploy|tests)/[\w/.-]+|[A-Z]+\.md)`", text))
-    named |= set(re.findall(r"\]\(([^)#:]+)\)", text))
+@pytest.mark.parametrize("page", PAGES)
+def test_every_named_file_exists(page: str) -> None:
+    named = re.findall(r"`((?:saver|jobs|worker|deploy|tests)/[\w/.-]+|[A-Z]+\.md)`", TEXTS[page])
+    linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", TEXTS[page])
+    paths = {ROOT / name for name in named} | {(ROOT / page).parent / name for name in linked}
 
-    assert named
-    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    assert paths
+    assert [path for path in sorted(paths) if not path.exists()] == []
 
 
-@pytest.mark.parametrize("text", [README, RUNBOOK], ids=["README", "RUNBOOK"])
+@pytest.mark.parametrize("page", PAGES)
+def test_every_linked_section_exists(page: str) -> None:
+    for name, section in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", TEXTS[page]):
+        text = ((ROOT / page).parent / name).read_text() if name else TEXTS[page]
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        assert section in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_every_named_command_and_variable_exists(text: str) -> None:
     variables = {f"TIER_{name.upper()}" for name in WorkerConfig.model_fields}
 
     assert set(re.findall(r"`tier ([a-z]+)", text)) <= set(COMMANDS)
-    assert set(re.findall(r"TIER_[A-Z_]*[A-Z]", text)) <= variables
+    assert set(re.findall(r"\bTIER_[A-Z_]*[A-Z]", text)) <= variables
 
 
 def test_the_defaults_of_the_environment_table_are_true() -> None:
