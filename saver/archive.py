@@ -74,8 +74,9 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
             requests.append(hot.log_ack(keys, batch))
     await tiers.pause("archive: committed")
     replies = await tiers.hot.call_many(requests)
-    for (batch, _), left in zip(found.copied, replies, strict=True):
-        (result.clean if (batch.is_suspect and batch.is_all) or left <= 0 else result.partial).add(batch.thread_id)
+    for (batch, _), reply in zip(found.copied, replies, strict=True):
+        is_clean = reply != 0 if batch.is_suspect and batch.is_all else reply <= 0
+        (result.clean if is_clean else result.partial).add(batch.thread_id)
     return result
 
 

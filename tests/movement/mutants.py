@@ -374,16 +374,16 @@ MUTANTS = [
     Mutant(
         "drop_no_inc",
         "saver/lua/drop.lua",
-        "if incarnation ~= tonumber(ARGV[2]) or (ARGV[3] ~= '' and tail ~= tonumber(ARGV[3])) then",
+        "if incarnation ~= tonumber(ARGV[2]) then",
         "if false then",
         f"{GUARDS}::test_drop_leaves_a_newer_incarnation_alone",
     ),
     Mutant(
         "drop_more_than_archived",
         "saver/lua/drop.lua",
-        "or (ARGV[3] ~= '' and tail ~= tonumber(ARGV[3]))",
-        "",
-        f"{GUARDS}::test_part_of_a_suspect_log_does_not_cost_the_rest",
+        "elseif ARGV[3] ~= '' and tail ~= tonumber(ARGV[3]) then",
+        "elseif false then",
+        f"{GUARDS}::test_suspect_copy_that_has_more_by_now_is_not_dropped",
     ),
     Mutant(
         "inc_from_row",

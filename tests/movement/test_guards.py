@@ -300,11 +300,32 @@ async def test_part_of_a_suspect_log_does_not_cost_the_rest(config: TierConfig, 
         assert await cold_ids(tiers, thread) == ids[::-1]
 
 
+async def test_suspect_copy_that_has_more_by_now_is_not_dropped(tiers: Tiers, thread: Thread) -> None:
+    """A second failover, to a server that has more of the same incarnation than the one that was read from."""
+    keys = tiers.keys.thread(thread.thread_id)[:2]
+    first = await thread.put({"x": [1]})
+    short = {key: await tiers.hot.command("DUMP", key) for key in keys}
+    second = await thread.put({"x": [2]})
+    await antedate(tiers, thread)
+    long = {key: await tiers.hot.command("DUMP", key) for key in keys}
+    for key, value in short.items():
+        await tiers.hot.command("RESTORE", key, 0, value, "REPLACE")
+    await antedate(tiers, thread)
+
+    async with stopped(tiers, "archive: committed", archive(tiers, [thread.thread_id])) as archiving:
+        for key, value in long.items():
+            await tiers.hot.command("RESTORE", key, 0, value, "REPLACE")
+
+    assert (await archiving).partial == {thread.thread_id}
+    assert await thread.ids() == [second, first]
+    assert await cold_ids(tiers, thread) == [second, first]
+
+
 async def test_drop_leaves_a_newer_incarnation_alone(tiers: Tiers, thread: Thread) -> None:
     head = await thread.put({"x": [1]})
     keys = tiers.keys.thread(thread.thread_id)
 
-    assert await tiers.hot.call(hot.drop(keys, thread.thread_id, 0)) == 0
+    assert await tiers.hot.call(hot.drop(keys, thread.thread_id, 0)) == -1
 
     assert await thread.ids() == [head]
 
