@@ -11,7 +11,8 @@ import pytest_asyncio
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
-from jobs.retain import Place, retain
+from jobs.retain import retain
+from jobs.retention import Place
 from saver import TierConfig, TieredSaver
 from saver.connect import Tiers, connect
 from saver.statements import statements
@@ -20,7 +21,7 @@ from tests.builders import Thread
 MIGRATION = Path(__file__).parents[2] / "deploy" / "partition_tables.sql"
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 # What is about all threads by its nature: who is idle, counts, threads by what they say, runs by their id.
-ABOUT_ALL_THREADS = {"adopt", "count_cold", "find_threads", "idle_since", "threads_of_runs"}
+ABOUT_ALL_THREADS = {"adopt", "count_cold", "find_threads", "idle_since", "overlong", "threads_of_runs", "wishing"}
 CONDITIONS = ("Index Cond", "Filter", "Recheck Cond", "Hash Cond", "Merge Cond", "Join Filter")
 
 
