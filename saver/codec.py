@@ -26,7 +26,7 @@ from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
 
 from saver.errors import InvalidThread
 from saver.migrations import METADATA_KEY, Migrations
-from saver.pack import blob_name, pack_checkpoint, pack_writes
+from saver.pack import Write, blob_name, pack_checkpoint, pack_writes
 from saver.recent import Recent
 from saver.rows import BlobRow, CheckpointRow, WriteRow, merge_writes
 from saver.storable import check_ids, check_text, is_inline, metadata_json, to_json
@@ -107,7 +107,7 @@ class Codec:
         Raises InvalidThread for what Postgres could not store.
         """
         parent = address_of(config)
-        address = parent._replace(checkpoint_id=checkpoint["id"])
+        address = Address(parent.thread_id, parent.namespace, checkpoint["id"])
         versions = checkpoint["channel_versions"]
         inline: dict[str, Any] = {}
         references: list[str] = []
@@ -129,7 +129,7 @@ class Codec:
             references.append(name)
             if new_versions is None or channel in new_versions:
                 place = (address.thread_id, address.namespace, channel)
-                blobs[name], order = self.recent.pack(place, name, *self._dump(f"channel {channel!r}", value))
+                blobs[name], order = self.recent.pack(place, name, *self._dump("channel", channel, value))
                 if order:
                     orders[name] = order
         for channel in metadata.get("counters_since_delta_snapshot", ()):
@@ -154,20 +154,18 @@ class Codec:
         """Encode the writes of one task. Raises InvalidThread for what Postgres could not store."""
         check_ids("task_id", (*address, task_id))
         check_text("task_path", task_path)
-        rows = []
+        packed: list[Write] = []
         for index, (channel, value) in enumerate(writes):
             check_ids("a channel name", (channel,))
-            type_, data = self._dump(f"the write to {channel!r}", value)
-            index_ = WRITES_IDX_MAP.get(channel, index)
-            rows.append(
-                WriteRow(address.namespace, address.checkpoint_id, task_id, index_, task_path, channel, type_, data)
-            )
-        return pack_writes(rows)
+            type_, data = self._dump("the write to", channel, value)
+            packed.append((task_id, WRITES_IDX_MAP.get(channel, index), task_path, channel, type_, data))
+        return pack_writes(packed)
 
-    def _dump(self, what: str, value: Any) -> tuple[str, bytes]:
+    def _dump(self, what: str, channel: str, value: Any) -> tuple[str, bytes]:
         type_, data = self.serde.dumps_typed(value)
         if len(data) > MOST_VALUE_BYTES:
-            raise InvalidThread(f"{what} takes {len(data)} bytes, more than {MOST_VALUE_BYTES}; keep it elsewhere")
+            size = f"{len(data)} bytes, more than {MOST_VALUE_BYTES}"
+            raise InvalidThread(f"{what} {channel!r} takes {size}; keep it elsewhere")
         return type_, bytes(data)
 
     def _metadata_json(self, config: RunnableConfig, metadata: CheckpointMetadata) -> str:

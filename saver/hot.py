@@ -8,9 +8,9 @@ reply functions read what came back. So one description of an operation serves b
 import json
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from secrets import token_hex
 from typing import Any, NamedTuple
 
+from saver import unique
 from saver.codec import EncodedCheckpoint
 from saver.keys import ThreadKeys
 from saver.logged import LogBatch
@@ -54,10 +54,6 @@ class Request(NamedTuple):
         return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.arguments)
 
 
-def _candidate() -> str:
-    return token_hex(16)
-
-
 # ---- writing
 
 
@@ -86,7 +82,7 @@ def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str, confirme
             address.checkpoint_id,
             encoded.parent_id if encoded.is_delta else "",
             run_history,
-            _candidate(),
+            unique.token(),
             TOKEN_LIFETIME_MS,
             confirmed,
             encoded.row,
@@ -96,7 +92,7 @@ def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str, confirme
 
 
 def put_writes(keys: ThreadKeys, thread_id: str, namespace: str, checkpoint_id: str, value: bytes) -> Request:
-    arguments = (thread_id, namespace, checkpoint_id, _candidate(), TOKEN_LIFETIME_MS, value)
+    arguments = (thread_id, namespace, checkpoint_id, unique.token(), TOKEN_LIFETIME_MS, value)
     return Request(script("put_writes"), keys, arguments)
 
 
@@ -194,7 +190,7 @@ def _triples(flat: list[Any]) -> Iterable[tuple[Any, Any, Any]]:
 
 
 def load(keys: ThreadKeys, thread_id: str, namespace: str) -> Request:
-    return Request(script("load"), keys, (thread_id, namespace, _candidate(), TOKEN_LIFETIME_MS))
+    return Request(script("load"), keys, (thread_id, namespace, unique.token(), TOKEN_LIFETIME_MS))
 
 
 def hydrate(
@@ -223,7 +219,7 @@ def hydrate(
     for write in rows.writes:
         by_checkpoint.setdefault(write.checkpoint_id, []).append(write)
     for checkpoint_id, writes in by_checkpoint.items():
-        fields += ("w", checkpoint_id, pack_writes(writes))
+        fields += ("w", checkpoint_id, pack_writes([write[2:] for write in writes]))
     for row in rows.checkpoints:
         names = [
             name

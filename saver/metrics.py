@@ -3,9 +3,10 @@
 import time
 from types import TracebackType
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from saver.errors import ColdTierError, HotTierError, InvalidThread, StaleRun, TierError
+from saver.notes import NotedCounter, NotedHistogram, Notes
 
 _OPERATIONS = (
     "get_tuple",
@@ -26,9 +27,9 @@ _REASONS: dict[type[TierError], str] = {
     InvalidThread: "invalid",
 }
 
-_reads = Counter("tier_reads", "Checkpoints read, by the tier that answered.", ["tier", "outcome"])
-_writes = Counter("tier_writes", "Checkpoints and task writes stored.", ["kind"])
-_operations = Histogram(
+_reads = NotedCounter("tier_reads", "Checkpoints read, by the tier that answered.", ["tier", "outcome"])
+_writes = NotedCounter("tier_writes", "Checkpoints and task writes stored.", ["kind"])
+_operations = NotedHistogram(
     "tier_operation_seconds",
     "Time of one call of the saver.",
     ["operation"],
@@ -41,10 +42,12 @@ _errors = Counter(
 )
 
 READS = {
-    (tier, outcome): _reads.labels(tier, outcome) for tier in ("hot", "cold") for outcome in ("hit", "none", "error")
+    (tier, outcome): Notes(_reads.labels(tier, outcome).inc)
+    for tier in ("hot", "cold")
+    for outcome in ("hit", "none", "error")
 }
-WRITES = {kind: _writes.labels(kind) for kind in ("checkpoint", "writes")}
-_SECONDS = {name: _operations.labels(name) for name in _OPERATIONS}
+WRITES = {kind: Notes(_writes.labels(kind).inc) for kind in ("checkpoint", "writes")}
+_SECONDS = {name: Notes(_operations.labels(name).observe) for name in _OPERATIONS}
 _ERRORS = {(name, kind): _errors.labels(name, reason) for name in _OPERATIONS for kind, reason in _REASONS.items()}
 
 
@@ -62,7 +65,8 @@ class measured:  # noqa: N801 - reads as a verb where it is used
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _SECONDS[self._operation].observe(time.perf_counter() - self._started)
+        now = time.perf_counter()
+        _SECONDS[self._operation].note(now - self._started, now)
         if kind in _REASONS:
             _ERRORS[self._operation, kind].inc()
             if self._operation == "get_tuple" and kind in (HotTierError, ColdTierError):

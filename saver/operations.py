@@ -115,8 +115,9 @@ def put_writes(
     address = address_of(config)
     value = codec.encode_writes(address, writes, task_id, task_path)
     keys = context.keys.thread(address.thread_id)
-    request = hot.put_writes(keys, address.thread_id, address.namespace, address.checkpoint_id, value)
     for _ in range(MOST_ATTEMPTS):
+        # A request of its own for each attempt: a load token that was taken away must not come back.
+        request = hot.put_writes(keys, address.thread_id, address.namespace, address.checkpoint_id, value)
         reply = hot.stored((yield request))
         if reply.status is Status.OK:
             WRITES["writes"].inc()

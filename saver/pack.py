@@ -36,6 +36,9 @@ _dictionary.precompute_compress(compression_params=_SMALL)
 _local = threading.local()
 
 
+Write = tuple[str, int, str, str, str, bytes]  # a WriteRow without its namespace and checkpoint
+
+
 class _Tools(NamedTuple):
     """Compressors of one thread: they are not safe to share."""
 
@@ -198,11 +201,10 @@ def _blob_row(namespace: str, name: str, body: bytes) -> BlobRow:
     return BlobRow(namespace, channel, long_version(version), type_.decode(), data[1:] if data[:1] == b"+" else None)
 
 
-def pack_writes(rows: Sequence[WriteRow]) -> bytes:
-    """The writes of one checkpoint. Rows of one call share their task; loaded ones may come from many."""
-    compress = not any("+" in row.type for row in rows)
-    body = ormsgpack.packb([(row.task_id, row.idx, row.task_path, row.channel, row.type, row.data) for row in rows])
-    return _close(body, compress=compress)
+def pack_writes(writes: Sequence[Write]) -> bytes:
+    """The writes of one checkpoint. Those of one call share their task; loaded ones may come from many."""
+    compress = not any("+" in type_ for _, _, _, _, type_, _ in writes)
+    return _close(ormsgpack.packb(writes), compress=compress)
 
 
 def unpack_writes(namespace: str, checkpoint_id: str, value: bytes) -> list[WriteRow]:

@@ -6,10 +6,10 @@ holds the very bytes that this process packed; a tag in front of them says so. W
 memory in Redis and never a value.
 """
 
-import os
 from threading import Lock
 from typing import NamedTuple
 
+from saver import unique
 from saver.pack import TAG_BYTES, blob_body, pack_blob, pack_body, pack_patch
 from saver.patch import patch_of
 
@@ -41,7 +41,7 @@ class Recent:
         """A blob as Redis takes it, and what its put does to the one before it (`lua/state.lua`, supersede)."""
         if "+" in type_ or not PATCH_FROM_BYTES <= len(data) <= PATCH_TO_BYTES:
             return pack_blob(type_, data), NOTHING
-        body, tag = blob_body(type_, data), os.urandom(TAG_BYTES)
+        body, tag = blob_body(type_, data), unique.tag(TAG_BYTES)
         last, order, patches = self._last.get(place), NOTHING, 0
         if last is not None and last.name != name and last.patches < MOST_PATCHES:
             patch = patch_of(last.body, body)

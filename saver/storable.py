@@ -8,7 +8,7 @@ that Postgres prints as integers, members of enums and other subclasses.
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,8 +17,20 @@ from saver.errors import InvalidThread
 MOST_ID_BYTES = 2500  # of a row's key: a Postgres B-tree entry takes 2704 bytes
 
 _INTEGERS_FROM = 1e16  # from here on Python prints a float with an exponent, Postgres without
-_encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def _json_encoder() -> Callable[[Any], str]:
+    """One that is built once: `JSONEncoder.encode` builds its C part anew for each call."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+    text_of, default = json.encoder.encode_basestring, json.JSONEncoder().default
+    parts_of = make(None, default, text_of, None, ":", ",", False, False, False)
+    return lambda value: "".join(parts_of(value, 0))
+
+
+_encode_json = _json_encoder()
 
 
 def check_ids(what: str, ids: Sequence[str]) -> None:
@@ -69,7 +81,7 @@ def to_json(what: str, value: Any) -> str:
         text = _encode_json(value)
         if "e+" in text or "-0.0" in text:
             text = _encode_json(_as_jsonb(value))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidThread(f"{what} cannot be stored as JSON ({error}); use plain, finite values there") from error
     if "\\u0000" in text and _NUL_ESCAPE.search(text):
         raise InvalidThread(f"{what} contains the character NUL, which Postgres cannot store; remove it")

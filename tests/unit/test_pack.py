@@ -72,7 +72,7 @@ def test_references_of_any_number_and_length_come_back(count: int, length: int) 
 def test_writes_come_back(fields: list[tuple[str, int, str, str, str, bytes]]) -> None:
     rows = [WriteRow("ns", "id", *one) for one in fields]
 
-    assert unpack_writes("ns", "id", pack_writes(rows)) == rows
+    assert unpack_writes("ns", "id", pack_writes([row[2:] for row in rows])) == rows
 
 
 def test_what_compresses_is_compressed_and_cipher_text_is_not() -> None:
