@@ -29,6 +29,7 @@ class Tiers:
     cold: ColdTier
     pause: Callable[[str], Awaitable[None]] = _go_on
     loads: Sharing = field(default_factory=Sharing)
+    is_first_use: bool = False  # of this Redis, also the first since it was emptied
     replica: Replica = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +63,7 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
     """
     tiers = Tiers(config, Keys(config.key_prefix, config.partitions), hot_for_loop(config), ColdTier(config))
     try:
-        await agree(tiers)
+        tiers.is_first_use = await agree(tiers)
         await tiers.open_cold()
         if setup:
             await tiers.cold.setup()
@@ -71,16 +72,21 @@ async def connect(config: TierConfig, *, setup: bool = True) -> AsyncIterator[Ti
         await tiers.close()
 
 
-async def agree(tiers: Tiers) -> None:
-    """Fix the number of partitions at first use; refuse another one later, which would look for threads elsewhere."""
+async def agree(tiers: Tiers) -> bool:
+    """
+    Fix the number of partitions at first use; refuse another one later, which would look for threads elsewhere.
+
+    Returns whether this is the first use, also the first since Redis was emptied.
+    """
     key, wanted = tiers.keys.settings, {"partitions": tiers.keys.partitions, "layout": LAYOUT_VERSION}
-    for name, value in wanted.items():
-        known = await tiers.hot.command("HGET", key, name)
-        if known is None:
-            # Only now: a Redis that is full refuses even this, and would keep out whoever comes to free it.
+    known = await tiers.hot.command("HMGET", key, *wanted)
+    is_first_use = None in known
+    if is_first_use:
+        # Only now: a Redis that is full refuses even this, and would keep out whoever comes to free it.
+        for name, value in wanted.items():
             await tiers.hot.command("HSETNX", key, name, value)
-            known = await tiers.hot.command("HGET", key, name)
-        found = int(known)
+        known = await tiers.hot.command("HMGET", key, *wanted)
+    for (name, value), found in zip(wanted.items(), map(int, known), strict=True):
         if found != value:
             raise ConfigError(
                 f"this Redis was first used with {name} = {found} and this process has {value}: "
@@ -88,3 +94,4 @@ async def agree(tiers: Tiers) -> None:
                 if name == "partitions"
                 else f"this Redis holds key layout {found} and this version knows {value}: upgrade this process"
             )
+    return is_first_use

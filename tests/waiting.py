@@ -26,3 +26,8 @@ async def eventually_async(check: Callable[[], Awaitable[T]], *, within_seconds:
         assert time.monotonic() < deadline, f"not within {within_seconds:g} seconds; the last answer was {result!r}"
         await asyncio.sleep(_PAUSE_SECONDS)
     return result
+
+
+async def lasting(seconds: float) -> None:
+    """Let a fault last, or an agent think: time passes, and nothing is expected of it."""
+    await asyncio.sleep(seconds)

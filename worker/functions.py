@@ -143,6 +143,11 @@ async def sweep(ctx: Context) -> None:
     work: Work = ctx["work"]
     async with work.attempt("sweep"):
         swept = await sweep_partitions(work.tiers, work.ask)
+        if swept.is_emptied:
+            metrics.HOT_EMPTIED.inc()
+            log.error(
+                "Redis was emptied: what was not in Postgres yet is gone, every other thread is served from there"
+            )
         nothing_due = [job for job, partitions in swept.partitions.items() if not partitions]
         await work.successes.note(work.tiers, *nothing_due)
         if await is_retention_overdue(work.tiers, work.successes):
@@ -178,6 +183,12 @@ async def _move(ctx: Context, job: str, partition: int, move: Callable[[Work], A
                 await work.ask(job, partition, later=True)
     finally:
         work.running.discard((job, partition))
+
+
+def tell_of_empty_redis() -> None:
+    """Once for each time, by the worker that finds it so."""
+    metrics.HOT_EMPTIED.inc()
+    log.error("Redis was emptied: what was not in Postgres yet is gone, every other thread is served from there")
 
 
 def _tell(event: str, partition: int, **counts: int) -> None:

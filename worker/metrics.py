@@ -50,6 +50,9 @@ JOB_FAILURES = Counter(
     "Jobs that did not do their work, by what was in the way; refused counts threads set aside.",
     ["job", "reason"],
 )
+HOT_EMPTIED = Counter(
+    "tier_hot_emptied", "How often this worker found Redis empty that had been in use: what was not archived is gone."
+)
 UP = Gauge("tier_up", "Whether a tier answered at the last scrape.", ["tier"])
 BUILD = Info("tier_build", "The version of this worker.")
 

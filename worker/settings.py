@@ -20,11 +20,11 @@ from saver import queue as hints
 from saver.config import TierConfig
 from saver.connect import Tiers, connect
 from saver.errors import TierError
-from saver.survey import eviction_policy
+from saver.survey import cold_threads, eviction_policy
 from worker import functions as jobs
 from worker import queue
 from worker.config import WorkerConfig
-from worker.functions import Context, Work
+from worker.functions import Context, Work, tell_of_empty_redis
 from worker.health import Probes, serve
 from worker.logs import configure_logging
 from worker.presence import present
@@ -103,6 +103,8 @@ async def startup(config: WorkerConfig, ctx: Context) -> None:
         async with AsyncExitStack() as stack:
             tiers = await stack.enter_async_context(connect(config.tier))
             await _warn_of_eviction(tiers)
+            if tiers.is_first_use and await cold_threads(tiers):
+                tell_of_empty_redis()
             ctx["work"] = Work(tiers, ctx["redis"])
             await stack.enter_async_context(relieving(ctx))
             await stack.enter_async_context(present(tiers, ctx["redis"]))

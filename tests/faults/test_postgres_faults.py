@@ -112,6 +112,7 @@ async def test_calls_that_move_a_thread_are_errors_in_time(world: World, agent: 
 async def test_sessions_closed_by_the_server_are_not_noticed(
     world: World, either_family: TieredSaver, worker: Tiers
 ) -> None:
+    """CRA-07: sessions of Postgres and connections of Redis, three times."""
     cold, hot_one = Thread(either_family), Thread(either_family)
     await cold.put({"x": [0]})
     await hot_one.put({"x": [0]})

@@ -214,6 +214,8 @@ async def test_put_of_an_agent_that_knew_the_thread_begins_anew(
 async def test_thread_that_waits_for_a_person_goes_only_when_told(
     tiers: Tiers, saver: TieredSaver, postgres_url: str, is_nested: bool, waiting: str, deleted: int
 ) -> None:
+    """RET-05: by age, with either rule; whole or not at all."""
+
     def ask(state: State) -> State:
         return {"answer": str(interrupt("how are you?"))}
 

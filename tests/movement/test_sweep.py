@@ -37,3 +37,16 @@ async def test_each_partition_with_work_is_asked_for_once(tiers: Tiers, saver: T
     partitions = {tiers.keys.partition(thread.thread_id) for thread in threads}
     moves = [(job, partition) for job in ("archive", "demote") for partition in sorted(partitions)]
     assert asked == [*moves, ("promote", tiers.keys.partition(gone.thread_id))]
+
+
+async def test_emptied_redis_is_noticed_once_and_fixed_to_its_partitions_again(
+    tiers: Tiers, saver: TieredSaver
+) -> None:
+    await Thread(saver).put({"x": [1]})
+    before = await sweep(tiers, Asked())
+
+    await tiers.hot.command("DEL", tiers.keys.settings)
+    found = [await sweep(tiers, Asked()) for _ in range(2)]
+
+    assert [one.is_emptied for one in (before, *found)] == [False, True, False]
+    assert await tiers.hot.command("HGET", tiers.keys.settings, "partitions") == b"%d" % tiers.keys.partitions
