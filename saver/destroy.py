@@ -58,6 +58,8 @@ async def change_cold(
         reply = await tiers.hot.call(hot.evict(keys, thread_id, 0, vanishing=is_delete))
         if Evicted(reply) is Evicted.NOT_ARCHIVED:
             return False
+        if Evicted(reply) is Evicted.VANISHED:
+            await transaction.fetch("entomb", {"thread_id": thread_id})
         await tiers.pause("destroy: evicted")
         await change(transaction)
         await tiers.pause("destroy: changed")

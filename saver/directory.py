@@ -16,7 +16,7 @@ from saver import hot
 from saver.connect import Tiers
 from saver.demote import Tier
 from saver.hot import HotCheckpoint, Status
-from saver.load import heal
+from saver.load import page_of
 from saver.rows import Rows
 from saver.storable import condition, contains
 
@@ -132,14 +132,13 @@ async def _not_archived(tiers: Tiers) -> list[str]:
 async def _heads(tiers: Tiers, thread_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The metadata of the newest checkpoint of each thread that hot has."""
     found: dict[str, dict[str, Any]] = {}
-    replies = await tiers.hot.call_many(
-        [hot.list_page(tiers.keys.thread(thread_id), thread_id, "", "", "", 1) for thread_id in thread_ids]
-    )
-    for thread_id, reply in zip(thread_ids, replies, strict=True):
+    requests = [hot.list_page(tiers.keys.thread(thread_id), thread_id, "", "", "", 1) for thread_id in thread_ids]
+    replies = await tiers.hot.call_many(requests)
+    for thread_id, request, reply in zip(thread_ids, requests, replies, strict=True):
         head = hot.page_read(reply)
         if head.status is Status.SUSPECT:
-            await heal(tiers, thread_id)
-        elif head.entries and (row := head.entries[0].row):
+            head = await page_of(tiers, thread_id, request)
+        if head.entries and (row := head.entries[0].row):
             found[thread_id] = json.loads(row.metadata)
     return found
 

@@ -105,6 +105,11 @@ def stored(reply: list[Any]) -> Stored:
     return Stored(status, reply[1].decode() if status is Status.MISS else "")
 
 
+def adopt(keys: ThreadKeys, thread_id: str, incarnation: int) -> Request:
+    """Let a thread that vanishes stay, of another history, unless Postgres has seen this or a later incarnation."""
+    return Request(script("adopt"), keys, (thread_id, incarnation))
+
+
 def keep(keys: ThreadKeys, thread_id: str) -> Request:
     """Let a thread that vanishes be archived from now on."""
     return Request(script("keep"), keys, (thread_id,))

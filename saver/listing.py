@@ -20,7 +20,7 @@ from saver.connect import Tiers
 from saver.errors import HotTierError
 from saver.hot import WHOLE, HotCheckpoint, HotPage, Status
 from saver.keys import Keys
-from saver.load import heal
+from saver.load import heal, page_of
 from saver.operations import Context, as_rows, decoded, merged
 from saver.rows import CheckpointRow, Rows
 from saver.steps import Slow, Steps
@@ -193,10 +193,7 @@ async def entries_of(tiers: Tiers, query: Query, thread_id: str) -> dict[Place, 
         request = hot.list_page(
             tiers.keys.thread(thread_id), thread_id, query.namespace, query.checkpoint_id, query.before, PAGE, cursor
         )
-        answer = hot.page_read(await tiers.hot.call(request))
-        if answer.status is Status.SUSPECT:
-            await heal(tiers, thread_id)
-            return {}  # all of it is in cold now
+        answer = await page_of(tiers, thread_id, request)
         entries |= _placed(answer, thread_id)
         if len(answer.entries) < PAGE:
             return entries

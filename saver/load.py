@@ -8,10 +8,10 @@ the copy is refused.
 from functools import partial
 
 from saver import hot
-from saver.archive import archive
-from saver.cold import rows_from
+from saver.archive import NEVER, archive
+from saver.cold import Transaction, rows_from
 from saver.connect import Tiers
-from saver.hot import WHOLE, Status
+from saver.hot import WHOLE, HotPage, Request, Status
 from saver.policy import vanishes_after_ms
 from saver.rows import Rows
 
@@ -32,8 +32,34 @@ async def promote(tiers: Tiers, thread_id: str, namespace: str = "") -> bool:
 
 
 async def heal(tiers: Tiers, thread_id: str) -> None:
-    """Archive and drop a copy from another history of Redis; what follows loads it again from cold."""
+    """
+    Archive and drop a copy from another history of Redis; what follows loads it again from cold.
+
+    One that vanishes stays, unless it was archived or deleted since.
+    """
+    if tiers.config.on_idle == "expire" and await _adopt(tiers, thread_id):
+        return
     await archive(tiers, [thread_id], wait=True)
+
+
+async def _adopt(tiers: Tiers, thread_id: str) -> bool:
+    where = {"thread_id": thread_id}
+
+    async def judge(transaction: Transaction) -> bool:
+        _, known = await transaction.fetch_many([("lock_exclusive", where), ("tier_position", where)])
+        seen = known[0][0] if known else NEVER
+        return bool(await tiers.hot.call(hot.adopt(tiers.keys.thread(thread_id), thread_id, seen)))
+
+    return await tiers.cold.transact(judge)
+
+
+async def page_of(tiers: Tiers, thread_id: str, request: Request) -> HotPage:
+    """A page of the listing of one thread in hot, healed first where that is needed."""
+    page = hot.page_read(await tiers.hot.call(request))
+    if page.status is Status.SUSPECT:
+        await heal(tiers, thread_id)
+        page = hot.page_read(await tiers.hot.call(request))
+    return page
 
 
 async def load(tiers: Tiers, thread_id: str, namespace: str, token: str) -> bool:

@@ -51,7 +51,6 @@ local function save_state(incarnation, tail, count, ...)
 end
 
 -- A copy from another history may lack acknowledged rows: with a log it must be archived first, without one it goes.
--- One that vanishes is nowhere else, so it is what there is.
 -- Given the name of a namespace, its field comes last: both are read at once.
 local function resident(namespace)
   local found = redis.call('HMGET', KEYS[1], 's', 'N' .. (namespace or ''))
@@ -60,9 +59,7 @@ local function resident(namespace)
   end
   local incarnation, history, tail, count, after = cmsgpack.unpack(found[1])
   vanishes_after = after or 0
-  if history ~= HISTORY and vanishes_after > 0 then
-    save_state(incarnation, tail, count)
-  elseif history ~= HISTORY then
+  if history ~= HISTORY then
     if redis.call('EXISTS', KEYS[2]) == 1 then
       return SUSPECT
     end

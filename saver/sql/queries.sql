@@ -264,6 +264,15 @@ update {schema}.tier_threads
        head = null
  where thread_id = any(%(thread_ids)s::text[]);
 
+-- name: entomb
+-- A thread that vanishes leaves a tombstone too when it is deleted, though Postgres never knew it: it tells a copy that a
+-- failover of Redis brings back from a new thread.
+insert into {schema}.tier_threads (thread_id, incarnation, position)
+values (%(thread_id)s, nextval('{schema}.tier_incarnation'), 0)
+    on conflict (thread_id) do update
+   set incarnation = excluded.incarnation,
+       position = excluded.position;
+
 -- name: cold_has
 select exists (select 1 from {schema}.checkpoints where thread_id = %(thread_id)s);
 

@@ -239,3 +239,35 @@ async def test_a_primary_that_another_one_overwrote_is_not_trusted(
     third = await thread.put({"x": [3]})
     await demote(worker, thread.thread_id)
     assert await thread.ids() == [third, second, first] == world.cold_ids(thread.thread_id)
+
+
+async def test_a_deleted_thread_that_would_vanish_stays_deleted(world: World, worker: Tiers, replica: Replica) -> None:
+    config = world.config.model_copy(update={"on_idle": "expire"})
+    async with TieredSaver(config) as agent:
+        thread = Thread(agent)
+        await thread.put({"x": [1]})
+        replica.cut_off()
+        await agent.adelete_thread(thread.thread_id)
+
+        replica.take_over()
+
+        assert await thread.latest() is None
+        assert await thread.ids() == []
+
+
+async def test_a_thread_that_was_to_vanish_and_was_archived_is_served_from_cold(
+    world: World, worker: Tiers, replica: Replica
+) -> None:
+    config = world.config.model_copy(update={"on_idle": "expire"})
+    async with TieredSaver(config) as agent:
+        thread = Thread(agent)
+        first = await thread.put({"x": [1]})
+        replica.cut_off()
+        await agent.demote(thread.thread_id)
+        second = await thread.put({"x": [2]})
+        await agent.demote(thread.thread_id)
+
+        replica.take_over()
+
+        assert await thread.values() == {"x": [2]}
+        assert await thread.ids() == [second, first]

@@ -372,6 +372,20 @@ MUTANTS = [
         f"{MOVES}::test_ghost_of_a_deleted_thread_is_dropped",
     ),
     Mutant(
+        "no_zombie_check (vanishing)",
+        "saver/lua/adopt.lua",
+        "if incarnation <= tonumber(ARGV[2]) then",
+        "if false then",
+        "tests/faults/test_failover.py::test_a_thread_that_was_to_vanish_and_was_archived_is_served_from_cold",
+    ),
+    Mutant(
+        "delete_drops_row (vanishing)",
+        "saver/destroy.py",
+        "        if Evicted(reply) is Evicted.VANISHED:",
+        "        if False:",
+        "tests/faults/test_failover.py::test_a_deleted_thread_that_would_vanish_stays_deleted",
+    ),
+    Mutant(
         "drop_no_inc",
         "saver/lua/drop.lua",
         "if incarnation ~= tonumber(ARGV[2]) then",
