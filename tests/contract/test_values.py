@@ -2,22 +2,31 @@
 
 import dataclasses
 import enum
+import ipaddress
 import math
+import random
+import re
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, ToolCall
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from pydantic import BaseModel
+from langgraph.types import Interrupt, Send
+from pydantic import BaseModel, SecretStr
 
 from saver import TierConfig, TieredSaver, hot
 from saver.connect import Tiers
@@ -28,6 +37,15 @@ from tests.stock import rows, stock_saver
 
 class Color(str, enum.Enum):  # noqa: UP042 - the case itself
     RED = "red"
+
+
+class Name(str):
+    """A kind of text."""
+
+
+class Point(NamedTuple):
+    x: int
+    y: list[int]
 
 
 class Level(enum.IntEnum):
@@ -85,8 +103,29 @@ VALUES: dict[str, Any] = {
     "nul": "a\0b",
     "escaped nul": "a\\u0000b",
     "text": 'ü😀\u2028"\\',
+    "half a surrogate pair": "a\ud800b",
+    "half pairs inside": ["\udfff", {"k": "\ud800"}],
     "empty list": [],
     "nested": {"a": [{"b": ({"c"}, None)}]},
+    "text of a subclass": Name("n"),
+    "bytearray": bytearray(b"\0a"),
+    "frozen set": frozenset({1}),
+    "deque": deque([1, "a"], maxlen=5),
+    "address": ipaddress.ip_address("::1"),
+    "network": ipaddress.ip_network("10.0.0.0/8"),
+    "time span": timedelta(days=-1, microseconds=5),
+    "date": date(2026, 1, 2),
+    "time": time(1, 2, 3, 4, UTC),
+    "zone": ZoneInfo("UTC"),
+    "path": Path("/a/b"),
+    "pattern": re.compile("a+", re.IGNORECASE),
+    "named tuple": Point(1, [2]),
+    "secret": SecretStr("hidden"),
+    "message": AIMessage("hello", id="m", tool_calls=[ToolCall(name="t", args={"a": 1}, id="c")]),
+    "document": Document("text", metadata={"a": 1}),
+    "send": Send("node", {"a": (1,)}),
+    "interrupt": Interrupt("why", id="i"),
+    "models in a list": [Model(name="n", tags=[]), Record(2, [])],
 }
 
 
@@ -101,7 +140,7 @@ def shape(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value).__name__, [shape(item) for item in value]
     if dataclasses.is_dataclass(value):
-        return type(value), shape(vars(value))
+        return type(value), shape({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
     return type(value), repr(value)
 
 
@@ -169,6 +208,17 @@ async def test_pickled_values_read_the_same_after_every_move(
 
     for one in found:
         assert one == values
+
+
+async def test_values_of_megabytes_read_the_same_everywhere(
+    saver: TieredSaver, tiers: Tiers, postgres_url: str, schema: str
+) -> None:
+    noise = random.Random(1).randbytes(2_500_000)
+    values = {"noise": noise, "text": "ü" * 1_000_000, "inline": "a" * 1_500_000, "list": [noise[:500_000].hex()] * 2}
+
+    found = await everywhere(saver, tiers, postgres_url, schema, values)
+
+    assert all(one == values for one in found)
 
 
 @pytest.mark.parametrize("value", [2**70, -(2**200)])
