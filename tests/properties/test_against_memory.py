@@ -324,13 +324,17 @@ async def listed(saver: Driven, config: RunnableConfig | None, **options: Any) -
 @pytest.mark.timeout(6 * 3600)  # for the nightly profile; the other ends in seconds
 @pytest.mark.parametrize("family", get_args(Family))
 def test_answers_are_those_of_the_memory_saver(
-    config: TierConfig, family: Family, request: pytest.FixtureRequest
+    config: TierConfig, family: Family, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def connected() -> Tiers:
         return await tiers.__aenter__()
 
-    reporter: Any = request.config.pluginmanager.get_plugin("terminalreporter")
-    progress = Progress(lambda text: reporter.write_line(f"{family}: {text}"))
+    def tell(text: str) -> None:
+        reporter: Any = request.config.pluginmanager.get_plugin("terminalreporter")
+        with capsys.disabled():
+            reporter.write_line(f"{family}: {text}")
+
+    progress = Progress(tell)
     tiers, saver = connect(config), TieredSaver(config)
     with asyncio.Runner() as runner:
         opened = runner.run(connected())
