@@ -7,6 +7,7 @@ thread id only as a hash that cannot be looked up.
 
 import hmac
 import logging
+import re
 import secrets
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -55,6 +56,9 @@ ARQ_EVENTS: dict[str, tuple[str, tuple[str | None, ...]]] = {
         ("host", "port", "reason", None, "retries_left"),
     ),
 }
+
+# The one line of arq that comes with its facts filled in: of the Redis of the queue, at the start.
+_FACTS = re.compile(r"redis_version=\S+( \w+=\S+)+")
 
 _OURS = ("saver", "jobs", "worker", "arq")
 _ARQ = ("arq.worker", "arq.connections", "arq.jobs", "arq.utils")
@@ -212,6 +216,9 @@ def _name_event(_logger: object, _method: str, event: Event) -> Event:
     if record.name in _ARQ:
         event["event"], names = ARQ_EVENTS.get(record.msg, (record.msg, ()))
         event.pop("extra", None)
+        if _FACTS.fullmatch(record.msg):
+            event["event"] = "queue is reached"
+            event.update(pair.split("=") for pair in record.msg.split())
         event.update((name, value) for name, value in zip(names, arguments, strict=False) if name)
     return event
 

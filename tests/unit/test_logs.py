@@ -216,6 +216,15 @@ def test_a_job_of_arq_is_told_without_its_arguments_result_and_error(log: Log) -
     assert "hunter2" not in log.text
 
 
+async def test_what_arq_says_of_its_redis_is_an_event_with_facts(log: Log, redis_url: str) -> None:
+    redis = await arq.create_pool(arq.connections.RedisSettings.from_dsn(redis_url))
+    await arq.connections.log_redis_info(redis, logging.getLogger("arq.worker").info)
+    await redis.aclose(close_connection_pool=True)
+
+    assert log.event["event"] == "queue is reached"
+    assert {"redis_version", "mem_usage", "clients_connected", "db_keys"} <= set(log.event)
+
+
 def test_a_line_of_arq_that_we_do_not_know_is_told_without_arguments(log: Log) -> None:
     logging.getLogger("arq.worker").warning("something new about %s", "hunter2")
 
