@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncConnection, AsyncPipeline
@@ -28,6 +29,9 @@ from saver.statements import statements
 RECONNECT_SECONDS = 5
 MOST_RUNS = 2
 PUSH_SECONDS = 0.005
+ONLY_WHEN_TOLD = 1 << 30
+# What somebody waits for and takes longer to plan than to run.
+PREPARED = frozenset({"limits", "load", "lock_shared", "read_newest", "read_one"})
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any]
@@ -65,7 +69,7 @@ class Transaction:
         cursors = []
         for name, parameters in (*self._first, *calls):
             cursor = self._connection.cursor(binary=True)
-            cursors.append(await cursor.execute(self._texts[name], parameters))
+            cursors.append(await cursor.execute(self._texts[name], parameters, prepare=name in PREPARED))
         if self._pipeline is not None:
             await self._sync(self._pipeline)
         del cursors[: len(self._first)]
@@ -137,6 +141,7 @@ class ColdTier:
         self._texts = statements(config.postgres_schema)
         self._running: set[asyncio.Task[Any]] = set()
         self._reads = Sharing()
+        self._known: WeakSet[AsyncConnection[TupleRow]] = WeakSet()
         self._pool: AsyncConnectionPool[AsyncConnection[TupleRow]] = AsyncConnectionPool(
             config.postgres_url.get_secret_value(),
             open=False,
@@ -145,7 +150,6 @@ class ColdTier:
             timeout=self.timeout,
             # The pool waits longer and longer between its attempts; whoever asks after it gave up makes it begin anew.
             reconnect_timeout=RECONNECT_SECONDS,
-            # A prepared statement does not survive a transaction-mode pooler.
             kwargs={"autocommit": True, "prepare_threshold": None, "connect_timeout": max(2, round(self.timeout))},
         )
 
@@ -169,7 +173,7 @@ class ColdTier:
 
         async def run(connection: AsyncConnection[TupleRow]) -> list[TupleRow]:
             cursor = connection.cursor(binary=True)
-            await cursor.execute(self._texts[name], parameters)
+            await cursor.execute(self._texts[name], parameters, prepare=name in PREPARED)
             return await cursor.fetchall()
 
         return await self._guard(run, self.timeout)
@@ -187,7 +191,7 @@ class ColdTier:
             async with connection.pipeline():
                 cursors = [connection.cursor(binary=True) for _ in calls]
                 for cursor, (statement, values) in zip(cursors, calls, strict=True):
-                    await cursor.execute(self._texts[statement], values)
+                    await cursor.execute(self._texts[statement], values, prepare=statement in PREPARED)
             return await cursors[-1].fetchall()
 
         return await self._guard(run, self.timeout)
@@ -267,7 +271,16 @@ class ColdTier:
             if held.runs:
                 await self._pool.check_connection(connection)
             held.runs += 1
+            if connection not in self._known:
+                await self._get_to_know(connection)
             return await run(connection)
+
+    async def _get_to_know(self, connection: AsyncConnection[TupleRow]) -> None:
+        """Prepare statements only where no pooler stands in between: they do not survive one in transaction mode."""
+        [(process_id,)] = await (await connection.execute(self._texts["process"])).fetchall()
+        if process_id == connection.info.backend_pid:
+            connection.prepare_threshold = ONLY_WHEN_TOLD
+        self._known.add(connection)
 
     # ---- reading
 

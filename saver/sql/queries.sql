@@ -49,6 +49,7 @@ select 'w', write.thread_id, write.checkpoint_ns, write.checkpoint_id, write.tas
    and write.checkpoint_id = head.checkpoint_id;
 
 -- fragment: checkpoints_of_head
+-- The limit of one row per key keeps the planner from reading the table of blobs as a whole.
 select 'c' as kind, thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id as a, checkpoint::text as b,
        metadata::text as c, null::text as d, 0 as idx, null::bytea as data
   from head
@@ -57,11 +58,13 @@ select 'b', blob.thread_id, blob.checkpoint_ns, '', blob.channel, blob.version, 
   from (select distinct head.thread_id, head.checkpoint_ns, channel.key, channel.value
           from head
          cross join lateral jsonb_each_text(head.checkpoint -> 'channel_versions') as channel) as used
-  join {schema}.checkpoint_blobs as blob
-    on blob.thread_id = used.thread_id
-   and blob.checkpoint_ns = used.checkpoint_ns
-   and blob.channel = used.key
-   and blob.version = used.value;
+ cross join lateral (select *
+                       from {schema}.checkpoint_blobs as stored
+                      where stored.thread_id = used.thread_id
+                        and stored.checkpoint_ns = used.checkpoint_ns
+                        and stored.channel = used.key
+                        and stored.version = used.value
+                      limit 1) as blob;
 
 -- name: read_newest
 with head as materialized (
@@ -284,6 +287,10 @@ select case
        end
   from pg_class
  where oid = '{schema}.tier_threads'::regclass;
+
+-- name: process
+-- The server process that serves this connection, by its own word. A pooler tells its clients another one.
+select pg_backend_pid();
 
 -- name: answers
 select 1;

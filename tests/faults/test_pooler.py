@@ -71,6 +71,23 @@ async def movers(pooler: TierConfig) -> AsyncIterator[list[Tiers]]:
         yield list(await asyncio.gather(*(stack.enter_async_context(connect(pooler)) for _ in range(MOVERS))))
 
 
+async def prepared(config: TierConfig) -> int:
+    """How many statements a reader prepared on its connection."""
+    async with connect(config.model_copy(update={"postgres_min_size": 1, "postgres_max_size": 1})) as tiers:
+        for _ in range(3):
+            await tiers.cold.read_newest("unknown", "")
+        async with tiers.cold._pool.connection() as connection:
+            cursor = await connection.execute("select count(*) from pg_prepared_statements")
+            return (await cursor.fetchall())[0][0]  # type: ignore[no-any-return]
+
+
+async def test_statements_are_prepared_only_where_no_pooler_is(world: World, pooler: TierConfig) -> None:
+    direct = world.config_for(world.servers.redis_url, world.servers.postgres_url)
+
+    assert await prepared(direct) > 0
+    assert await prepared(pooler) == 0
+
+
 async def test_movers_and_readers_share_few_connections(world: World, pooler: TierConfig, movers: list[Tiers]) -> None:
     async with TieredSaver(pooler) as saver:
         threads = [Thread(saver) for _ in range(200)]
