@@ -1,12 +1,13 @@
 """Promote: bring threads that were asked for into Redis, ahead of the next write."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from jobs.quarantine import DAMAGE, is_about_data
-from jobs.turn import Turn
+from jobs.turn import TURN_SECONDS, Turn
 from saver import hot
 from saver.connect import Tiers
 from saver.load import promote
@@ -46,6 +47,24 @@ async def promote_wanted(tiers: Tiers, partition: int) -> PromoteTurn:
             await tiers.hot.command(*hot.unwanted(key, hopeless))
     done.is_done = turn.is_done
     return done
+
+
+async def promote_everywhere(tiers: Tiers) -> PromoteTurn:
+    """The same in each partition in which somebody waits, for some seconds."""
+    total, deadline = PromoteTurn(), time.monotonic() + TURN_SECONDS
+    partitions = range(tiers.keys.partitions)
+    counts = await tiers.hot.commands([("ZCARD", tiers.keys.wanted(partition)) for partition in partitions])
+    for partition in (one for one, count in zip(partitions, counts, strict=True) if count):
+        if time.monotonic() > deadline:
+            return total
+        done = await promote_wanted(tiers, partition)
+        total.promoted += done.promoted
+        total.unknown += done.unknown
+        total.failed += done.failed
+        if not done.is_done:
+            return total
+    total.is_done = True
+    return total
 
 
 async def _promote_all(tiers: Tiers, spaces: dict[str, list[str]], done: PromoteTurn) -> list[str]:

@@ -175,7 +175,7 @@ def get_tuple(context: Context, codec: Codec, config: RunnableConfig) -> Steps[C
         rows = merged(found.rows, (yield Slow(_read_cold, (address,))))
         READS["cold", "hit" if rows.checkpoints else "none"].inc()
         if rows.checkpoints:
-            context.hints.promote(context.keys.partition(address.thread_id))
+            context.hints.promote()
     if not rows.checkpoints:
         return None
     return (yield from decoded(context, codec, address.thread_id, rows))

@@ -27,11 +27,12 @@ except ImportError:  # agents need not have arq
 
 MOST_WAITING = 256
 SEND_SECONDS = 2.0
-BUCKET_SECONDS = 5
+BUCKET_SECONDS = 5.0
+PROMOTE_BUCKET_SECONDS = 0.25  # somebody is about to write; one job serves all who read in it
 
 log = logging.getLogger(__name__)
 
-_Hint = tuple[str, int]
+_Hint = tuple[str, int | None]  # without a partition: all in which something is due
 
 
 def queue_name(config: TierConfig) -> str:
@@ -39,9 +40,15 @@ def queue_name(config: TierConfig) -> str:
     return f"{config.key_prefix}:queue"
 
 
-def job_id(config: TierConfig, name: str, partition: int, moment: float) -> str:
-    """One job per partition and few seconds, whoever asks for it."""
-    return f"{config.key_prefix}:{name}:{partition}:{int(moment / BUCKET_SECONDS)}"
+def bucket_seconds(name: str) -> float:
+    """How long whoever asks for a job of a partition asks for the same one."""
+    return PROMOTE_BUCKET_SECONDS if name == "promote" else BUCKET_SECONDS
+
+
+def job_id(config: TierConfig, name: str, partition: int | None, moment: float) -> str:
+    """One job per partition and bucket, whoever asks for it."""
+    where = "all" if partition is None else partition
+    return f"{config.key_prefix}:{name}:{where}:{int(moment / bucket_seconds(name))}"
 
 
 class Hints:
@@ -52,15 +59,20 @@ class Hints:
         self._waiting: Queue[_Hint | None] = Queue(MOST_WAITING)
         self._thread: Thread | None = None
         self._starting = Lock()
-        self._sent: dict[_Hint, int] = {}
+        self._sent: dict[int, int] = {}
+        self._is_promotion_waiting = False
 
     def archive(self, partition: int) -> None:
         """A partition got its first dirty thread."""
-        self._give(("archive", partition))
+        bucket = int(time.time() / BUCKET_SECONDS)
+        if self._sent.get(partition) != bucket:
+            self._sent[partition] = bucket
+            self._give(("archive", partition))
 
-    def promote(self, partition: int) -> None:
-        """An archived thread of a partition was read."""
-        self._give(("promote", partition))
+    def promote(self) -> None:
+        """An archived thread was read. One hint tells of all that are read until it is sent."""
+        if not self._is_promotion_waiting:
+            self._is_promotion_waiting = self._give(("promote", None))
 
     def close(self) -> None:
         """Stop the thread; what it had not sent is left to the sweep."""
@@ -70,20 +82,19 @@ class Hints:
                 self._waiting.put_nowait(None)
             thread.join(SEND_SECONDS * 2)
 
-    def _give(self, hint: _Hint) -> None:
+    def _give(self, hint: _Hint) -> bool:
         if ArqRedis is None:
-            return
-        bucket = int(time.time() / BUCKET_SECONDS)
-        if self._sent.get(hint) == bucket:
-            return
-        self._sent[hint] = bucket
-        with suppress(Full):
+            return False
+        try:
             self._waiting.put_nowait(hint)
+        except Full:
+            return False
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
                     self._thread = Thread(target=self._run, name="tier-hints", daemon=True)
                     self._thread.start()
+        return True
 
     def _run(self) -> None:
         asyncio.run(self._serve())
@@ -92,19 +103,31 @@ class Hints:
         redis = hint_client(self._config)
         try:
             while (hint := await asyncio.to_thread(self._waiting.get)) is not None:
-                name, partition = hint
-                try:
-                    async with asyncio.timeout(SEND_SECONDS):
-                        await redis.enqueue_job(
-                            name,
-                            partition,
-                            _job_id=job_id(self._config, name, partition, time.time()),
-                            _defer_by=self._config.archive_wait if name == "archive" else None,
-                        )
-                except (RedisError, OSError, TimeoutError) as error:
-                    log.debug("hint not sent", extra={"job": name, "reason": type(error).__name__})
+                if hint[0] == "archive":
+                    await self._send(redis, hint)
+                    continue
+                self._is_promotion_waiting = False
+                if not await self._send(redis, hint):
+                    self.promote()  # somebody else's job is there, and may have looked already
+                await asyncio.sleep(PROMOTE_BUCKET_SECONDS)
         finally:
             await redis.aclose()
+
+    async def _send(self, redis: Any, hint: _Hint) -> bool:
+        """False if the same job is there already. A hint that cannot be sent is dropped."""
+        name, partition = hint
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                job = await redis.enqueue_job(
+                    name,
+                    partition,
+                    _job_id=job_id(self._config, name, partition, time.time()),
+                    _defer_by=self._config.archive_wait if name == "archive" else None,
+                )
+        except (RedisError, OSError, TimeoutError) as error:
+            log.debug("hint not sent", extra={"job": name, "reason": type(error).__name__})
+            return True
+        return job is not None
 
 
 def hint_client(config: TierConfig) -> Any:

@@ -16,13 +16,13 @@ from redis.exceptions import RedisError
 
 from jobs.archive import ArchiveTurn, archive_due
 from jobs.demote import demote_due
-from jobs.promote import promote_wanted
+from jobs.promote import promote_everywhere, promote_wanted
 from jobs.retain import retain as retain_some
 from jobs.retention import Place
 from jobs.sweep import sweep as sweep_partitions
 from saver.connect import Tiers
 from saver.errors import ColdTierError, HotTierError
-from saver.queue import BUCKET_SECONDS, job_id
+from saver.queue import bucket_seconds, job_id
 from saver.survey import shared
 from worker import metrics
 from worker.breaker import Breaker
@@ -45,13 +45,13 @@ class Work:
     queue: QueueRedis
     breaker: Breaker = field(default_factory=Breaker)
     successes: metrics.Successes = field(default_factory=metrics.Successes)
-    running: set[tuple[str, int]] = field(default_factory=set)
+    running: set[tuple[str, int | None]] = field(default_factory=set)
 
-    async def ask(self, job: str, partition: int, *, later: bool = False) -> None:
+    async def ask(self, job: str, partition: int | None, *, later: bool = False) -> None:
         """Queue a job once per partition and few seconds; `later` while one of that name still runs."""
         if self.breaker.is_paused:
             return
-        moment = time.time() + (BUCKET_SECONDS if later else 0)
+        moment = time.time() + (bucket_seconds(job) if later else 0)
         await self.queue.enqueue_job(job, partition, _job_id=job_id(self.tiers.config, job, partition, moment))
 
     @asynccontextmanager
@@ -111,11 +111,12 @@ async def demote(ctx: Context, partition: int) -> None:
     await _move(ctx, "demote", partition, move)
 
 
-async def promote(ctx: Context, partition: int) -> None:
-    """Promote what was asked for in a partition."""
+async def promote(ctx: Context, partition: int | None) -> None:
+    """Promote what was asked for, in a partition or in all."""
 
     async def move(work: Work) -> bool:
-        done = await promote_wanted(work.tiers, partition)
+        tiers = work.tiers
+        done = await (promote_everywhere(tiers) if partition is None else promote_wanted(tiers, partition))
         metrics.PROMOTED_THREADS.inc(done.promoted)
         metrics.JOB_FAILURES.labels("promote", "refused").inc(done.failed)
         _tell("threads promoted", partition, threads=done.promoted, failed=done.failed)
@@ -132,7 +133,7 @@ async def retain(ctx: Context, *place: str) -> None:
         for action in metrics.RETAIN_ACTIONS:
             metrics.RETAINED_THREADS.labels(action).inc(getattr(done, action))
         if done.place and not done.is_elsewhere:
-            next_id = job_id(work.tiers.config, "retain", 0, time.time() + BUCKET_SECONDS)
+            next_id = job_id(work.tiers.config, "retain", 0, time.time() + bucket_seconds("retain"))
             await work.queue.enqueue_job("retain", *done.place, _job_id=next_id)
         elif counted := {name: count for name in metrics.RETAIN_ACTIONS if (count := getattr(done, name))}:
             log.info("retention is done", extra=counted)
@@ -168,7 +169,7 @@ async def is_retention_overdue(tiers: Tiers, successes: metrics.Successes) -> bo
     return time.time() - last > period + LATE_SECONDS
 
 
-async def _move(ctx: Context, job: str, partition: int, move: Callable[[Work], Awaitable[bool]]) -> None:
+async def _move(ctx: Context, job: str, partition: int | None, move: Callable[[Work], Awaitable[bool]]) -> None:
     work: Work = ctx["work"]
     # A second job on the same partition would wait for the first; what it might miss, the sweep finds.
     if (job, partition) in work.running or not work.breaker.lets_pass():
@@ -191,7 +192,7 @@ def tell_of_empty_redis() -> None:
     log.error("Redis was emptied: what was not in Postgres yet is gone, every other thread is served from there")
 
 
-def _tell(event: str, partition: int, **counts: int) -> None:
+def _tell(event: str, partition: int | None, **counts: int) -> None:
     if any(counts.values()):
         log.info(event, extra={"partition": partition, **counts})
 

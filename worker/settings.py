@@ -69,7 +69,7 @@ def make_settings() -> type:
         job_timeout = JOB_SECONDS
         job_completion_wait = 20
         keep_result = 0
-        poll_delay = 0.2
+        poll_delay = 0.1
         queue_read_limit = 1000
         health_check_interval = 15
         allow_abort_jobs = False

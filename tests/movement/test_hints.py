@@ -53,8 +53,20 @@ async def test_read_of_an_archived_thread_queues_its_promotion(config: TierConfi
 
     assert await thread.values() == {"x": [1]}
 
-    expected = f"promote:{saver._runtime.keys.partition(thread.thread_id)}"
-    eventually(lambda: expected in queued(config))
+    eventually(lambda: "promote:all" in queued(config))
+
+
+async def test_many_reads_of_archived_threads_queue_few_jobs(config: TierConfig, saver: TieredSaver) -> None:
+    threads = [Thread(saver) for _ in range(30)]
+    for thread in threads:
+        await thread.put({"x": [1]})
+        await saver.demote(thread.thread_id)
+
+    for thread in threads:
+        assert await thread.values() == {"x": [1]}
+
+    eventually(lambda: not saver._runtime.hints._is_promotion_waiting)
+    assert 0 < queued(config).count("promote:all") < len(threads) / 2
 
 
 async def test_payload_of_a_hint_is_msgpack_and_names_the_partition(config: TierConfig, saver: TieredSaver) -> None:

@@ -1,6 +1,6 @@
 """Promote: what was read from cold comes back, ahead of the next write."""
 
-from jobs.promote import promote_wanted
+from jobs.promote import promote_everywhere, promote_wanted
 from saver import TieredSaver, hot
 from saver.connect import Tiers
 from tests.builders import Thread
@@ -57,6 +57,19 @@ async def test_unknown_thread_is_not_wanted_any_more_and_takes_no_room(tiers: Ti
 
     assert await wanted(tiers) == 0
     assert await tiers.hot.command("EXISTS", tiers.keys.thread(thread.thread_id).thread) == 0
+
+
+async def test_one_turn_serves_all_partitions(tiers: Tiers, saver: TieredSaver) -> None:
+    threads = [Thread(saver) for _ in range(12)]
+    for thread in threads:
+        await thread.put({"x": [1]})
+        await saver.demote(thread.thread_id)
+        await thread.latest()
+
+    done = await promote_everywhere(tiers)
+
+    assert (done.promoted, done.unknown, done.failed, done.is_done) == (12, 0, 0, True)
+    assert await wanted(tiers) == 0
 
 
 async def test_thread_that_is_hot_by_now_is_not_wanted_any_more(tiers: Tiers, saver: TieredSaver) -> None:

@@ -61,7 +61,7 @@ async def test_settings_take_effect(environment: pytest.MonkeyPatch, config: Tie
         "timeout": 30,
         "blocked after a kill": 40,
         "kept": 0,
-        "poll": 0.2,
+        "poll": 0.1,
         "read": 1000,
         "wait": 20,
         "health": 15,
