@@ -51,5 +51,9 @@ class RunLockLost(TierError):  # noqa: N818 - the name is part of the public con
     """The run no longer holds the lock of its thread. Nothing was written."""
 
 
+class RunLockTaken(TierError):  # noqa: N818 - reads as the fact it reports
+    """Another run kept the lock of the thread for longer than this one was to wait."""
+
+
 class ConfigError(TierError):
     """The configuration is wrong. The message lists every fault at once and shows no secret."""

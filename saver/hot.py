@@ -69,13 +69,23 @@ class Stored(NamedTuple):
     vanishes: bool = False  # without access for TIER_ON_IDLE=expire, and nothing of it is archived
 
 
-def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str, confirmed: str = "") -> Request:
-    """Store a checkpoint; `confirmed` is the incarnation in which its parent was found in cold."""
+def put(
+    keys: ThreadKeys,
+    encoded: EncodedCheckpoint,
+    run_history: str,
+    confirmed: str = "",
+    fence: tuple[str, str] | None = None,
+) -> Request:
+    """
+    Store a checkpoint; `confirmed` is the incarnation in which its parent was found in cold, `fence` the key and the
+    token of the run lock that must be held.
+    """
+    lock, token = fence or ("", "")
     address = encoded.address
     blobs = [part for name, blob in encoded.blobs.items() for part in (name, blob, encoded.orders.get(name, b""))]
     return Request(
         script("put"),
-        keys,
+        (*keys, lock) if lock else keys,
         (
             address.thread_id,
             address.namespace,
@@ -85,15 +95,24 @@ def put(keys: ThreadKeys, encoded: EncodedCheckpoint, run_history: str, confirme
             unique.token(),
             TOKEN_LIFETIME_MS,
             confirmed,
+            token,
             encoded.row,
             *blobs,
         ),
     )
 
 
-def put_writes(keys: ThreadKeys, thread_id: str, namespace: str, checkpoint_id: str, value: bytes) -> Request:
-    arguments = (thread_id, namespace, checkpoint_id, unique.token(), TOKEN_LIFETIME_MS, value)
-    return Request(script("put_writes"), keys, arguments)
+def put_writes(
+    keys: ThreadKeys,
+    thread_id: str,
+    namespace: str,
+    checkpoint_id: str,
+    value: bytes,
+    fence: tuple[str, str] | None = None,
+) -> Request:
+    lock, token = fence or ("", "")
+    arguments = (thread_id, namespace, checkpoint_id, unique.token(), TOKEN_LIFETIME_MS, token, value)
+    return Request(script("put_writes"), (*keys, lock) if lock else keys, arguments)
 
 
 def stored(reply: list[Any]) -> Stored:

@@ -6,6 +6,7 @@ Where a thread lives in Redis: the only place that spells a key.
 | `<prefix>:{pNNN}:thread:<thread id>` | hash   | state and rows (fields: `lua/state.lua`)        | until evicted      |
 | `<prefix>:{pNNN}:log:<thread id>`    | list   | names of rows that are not in Postgres yet      | until archived     |
 | `<prefix>:{pNNN}:token:<thread id>`  | string | load token                                      | until evicted      |
+| `<prefix>:{pNNN}:run:<thread id>`    | string | history and token of the run that holds it      | while it is held   |
 | `<prefix>:{pNNN}:dirty`              | zset   | thread -> moment of its oldest row not archived | until archived     |
 | `<prefix>:{pNNN}:idle`               | zset   | thread -> moment of its last access             | until evicted      |
 | `<prefix>:{pNNN}:wanted`             | zset   | thread -> moment it was asked for               | until promoted     |
@@ -67,6 +68,9 @@ class Keys:
         return ThreadKeys(
             f"{base}thread:{thread_id}", f"{base}log:{thread_id}", f"{base}token:{thread_id}", *self._indexes[partition]
         )
+
+    def run_lock(self, thread_id: str) -> str:
+        return f"{self._bases[self.partition(thread_id)]}run:{thread_id}"
 
     def dirty(self, partition: int) -> str:
         return self._indexes[partition][0]

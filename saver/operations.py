@@ -26,6 +26,7 @@ from saver.load import heal, load
 from saver.metrics import READS, WRITES
 from saver.queue import Hints
 from saver.rows import Rows, WriteRow
+from saver.run_lock import fence_of, lost
 from saver.steps import Slow, Steps
 
 MOST_ATTEMPTS = 12
@@ -82,10 +83,11 @@ def put(
     encoded = codec.encode_checkpoint(config, checkpoint, metadata, new_versions)
     address = encoded.address
     keys = context.keys.thread(address.thread_id)
+    fence = fence_of(context.keys, address.thread_id)
     confirmed = ""
     for _ in range(MOST_ATTEMPTS):
         run_history = context.histories.get(address.thread_id) if encoded.is_delta else ""
-        reply = hot.stored((yield hot.put(keys, encoded, run_history, confirmed)))
+        reply = hot.stored((yield hot.put(keys, encoded, run_history, confirmed, fence)))
         if reply.status is Status.OK:
             WRITES["checkpoint"].inc()
             if reply.vanishes and policy.is_archived(context.config, config, metadata):
@@ -115,9 +117,10 @@ def put_writes(
     address = address_of(config)
     value = codec.encode_writes(address, writes, task_id, task_path)
     keys = context.keys.thread(address.thread_id)
+    fence = fence_of(context.keys, address.thread_id)
     for _ in range(MOST_ATTEMPTS):
         # A request of its own for each attempt: a load token that was taken away must not come back.
-        request = hot.put_writes(keys, address.thread_id, address.namespace, address.checkpoint_id, value)
+        request = hot.put_writes(keys, address.thread_id, address.namespace, address.checkpoint_id, value, fence)
         reply = hot.stored((yield request))
         if reply.status is Status.OK:
             WRITES["writes"].inc()
@@ -132,6 +135,8 @@ def _make_resident(address: Address, reply: Stored) -> Steps[None]:
         yield Slow(load, (address.thread_id, address.namespace, reply.token))
     elif reply.status is Status.SUSPECT:
         yield Slow(heal, (address.thread_id,))
+    elif reply.status is Status.LOCKED:
+        raise lost()
     else:
         raise stale()
 

@@ -7,6 +7,7 @@ and leaves everything else to a background event loop.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from threading import Lock, Thread
 from typing import Any, TypeVar
@@ -51,6 +52,10 @@ class Background:
             raise ColdTierError(
                 "the saver's background loop does not answer; close the saver and open it again"
             ) from error
+
+    def start(self, work: Callable[[Tiers], Coroutine[Any, Any, None]]) -> "Future[None]":
+        """Let work go on beside the blocking calls, until it ends or is cancelled."""
+        return asyncio.run_coroutine_threadsafe(work(self.tiers), self._loop)
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -118,6 +123,11 @@ class Runtime:
         if blocking is not None:
             blocking[0].close()
             blocking[1].close()
+
+    def beside(self, work: Callable[[Tiers], Coroutine[Any, Any, None]]) -> "Future[None]":
+        """Let work go on in the background loop; whoever starts it cancels it."""
+        _, background = self._blocking or self.open_blocking()
+        return background.start(work)
 
     def run_blocking(self, steps: Steps[T]) -> T:
         hot, background = self._blocking or self.open_blocking()

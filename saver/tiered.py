@@ -1,5 +1,6 @@
 """TieredSaver: the checkpointer of both families, opened and closed; its LangGraph methods stand beside it."""
 
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,9 +10,10 @@ from saver.awaited import AwaitedSaver
 from saver.blocking import BlockingSaver
 from saver.config import TierConfig
 from saver.demote import demote, tier_of
-from saver.described import Json, of_thread
+from saver.described import Json, checked, of_thread
 from saver.directory import ThreadInfo, count_threads, list_threads
 from saver.load import promote
+from saver.run_lock import LIFETIME, PATIENCE, RunLock
 from saver.steps import Slow, Steps
 
 
@@ -81,6 +83,16 @@ class TieredSaver(AwaitedSaver, BlockingSaver):
     def count_threads(self, metadata: Json) -> Any:
         """How many threads the newest checkpoint of has this metadata, over both tiers; not by `step` or `run_id`."""
         return self._here(_count_threads(metadata))
+
+    def run_lock(self, thread_id: str, *, wait: timedelta = PATIENCE, lifetime: timedelta = LIFETIME) -> RunLock:
+        """
+        Strictly ordered runs: `async with saver.run_lock(thread_id):` around a run, or `with` for blocking methods.
+
+        Another run on the thread waits, for `wait` at most, then it raises RunLockTaken. The lock is renewed while the
+        body goes on; a process that dies leaves it for `lifetime`. A run that lost it, because it was stopped for
+        longer or Redis failed over, gets RunLockLost from its next put or write, and nothing is stored.
+        """
+        return RunLock(self._runtime, checked(thread_id), wait, lifetime)
 
     # ---- private
 

@@ -1,20 +1,21 @@
 --[[
 Store a checkpoint with its changed blobs: log the blobs before the row that refers to them.
-
 Blobs keep their first value, the checkpoint row its last. Nothing is stored unless all is.
 
-KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
-ARGV    1 thread id   2 namespace   3 checkpoint id   4 parent that must exist, or empty
-        5 history of the run, or empty   6 token candidate   7 token lifetime, ms
-        8 incarnation in which the parent was found in cold, or empty   9 checkpoint row, its references first
-        10... blob name, blob, what becomes of the one before it or empty, in triples; an empty blob may be missing
+KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine   8 run lock, if the run holds one
+ARGV    1 thread id   2 namespace   3 checkpoint id   4 parent that must exist, or empty   5 history of the run, or empty
+        6 token candidate   7 token lifetime, ms   8 incarnation in which the parent was found in cold, or empty
+        9 token of the run lock   10 checkpoint row, its references first
+        11... blob name, blob, what becomes of the one before it or empty, in triples; an empty blob may be missing
 RETURN  {0, incarnation, tail, 1 if the partition was clean, ms without access until it vanishes or 0},
         {1, load token} not resident, {2} a blob is missing, {3} suspect, {4} parent or history gone,
-        {5, incarnation, 1 if hot has the parent} cold is to be asked for it
+        {5, incarnation, 1 if hot has the parent} cold is to be asked for it, {6} the run lock is lost
 ]]
 local status, incarnation, tail, count, place = resident(ARGV[2])
 if status == SUSPECT then
   return { SUSPECT }
+elseif has_lost_lock(ARGV[9]) then
+  return { LOCKED }
 elseif ARGV[5] ~= '' and ARGV[5] ~= HISTORY then
   return { STALE }
 end
@@ -34,17 +35,17 @@ if ARGV[4] ~= '' and ARGV[4] < floor and ARGV[8] ~= string.format('%.0f', incarn
 elseif ARGV[4] >= floor and not is_there then
   return { STALE }
 end
-local given, names = {}, {}
-for i = 10, #ARGV, 3 do
+local given, names, first = {}, {}
+for i = 11, #ARGV, 3 do
   given[ARGV[i]] = true
 end
-local _, references = cmsgpack.unpack_one(ARGV[9], 0)
+local _, references = cmsgpack.unpack_one(ARGV[10], 0)
 for _, name in ipairs(references) do
   if not given[name] and redis.call('HEXISTS', KEYS[1], prefix .. name) == 0 then
     return { NEED }
   end
 end
-for i = 10, #ARGV, 3 do
+for i = 11, #ARGV, 3 do
   if ARGV[i + 1] ~= '' and redis.call('HSETNX', KEYS[1], prefix .. ARGV[i], ARGV[i + 1]) == 1 then
     names[#names + 1] = prefix .. ARGV[i]
     if ARGV[i + 2] ~= '' then
@@ -53,8 +54,7 @@ for i = 10, #ARGV, 3 do
   end
 end
 names[#names + 1] = 'c' .. n .. ':' .. id
-local first
 tail, first = log_rows(names, tail, now())
 local newest = cmsgpack.pack(n, floor, id > head and id or head)
-save_state(incarnation, tail, count, names[#names], ARGV[9], 'N' .. ARGV[2], newest)
+save_state(incarnation, tail, count, names[#names], ARGV[10], 'N' .. ARGV[2], newest)
 return { OK, incarnation, tail, first, vanishes_after }

@@ -1,7 +1,7 @@
 --[[
 Shared first part of every script: it refuses to run on a replica, and knows which history of Redis this is.
 
-KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
+KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine   8 run lock
 ARGV    1 thread id
 RETURN  nothing, or an error on a replica
 
@@ -24,6 +24,11 @@ local HISTORY = string.sub(string.match(replication, 'master_replid:(%x+)') or '
 local function now()
   local time = redis.call('TIME')
   return string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+end
+
+-- Only a run that holds a lock is asked for it; one from before a failover is void.
+local function has_lost_lock(token)
+  return KEYS[8] and redis.call('GET', KEYS[8]) ~= HISTORY .. ':' .. token
 end
 
 local function forget()

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("saver", "jobs", "worker", "tests", "pyproject.toml")
 GUARDS, MOVES = "tests/movement/test_guards.py", "tests/movement/test_interleavings.py"
 CHANGES, RETAIN = "tests/movement/test_cold_changes.py", "tests/movement/test_retain.py"
+LOCK = "tests/movement/test_run_lock.py"
 
 
 class Mutant(NamedTuple):
@@ -434,13 +435,25 @@ MUTANTS = [
         "        if is_nothing_left:\n            return",
         f"{GUARDS}::test_write_through_does_not_acknowledge_what_redis_lost",
     ),
+    Mutant(
+        "put_no_lock_check",
+        "saver/lua/state.lua",
+        "  return KEYS[8] and redis.call('GET', KEYS[8]) ~= HISTORY .. ':' .. token",
+        "  return false",
+        f"{LOCK}::test_run_that_lost_its_lock_writes_nothing",
+    ),
+    Mutant(
+        "lock_no_hist",
+        "saver/lua/state.lua",
+        "redis.call('GET', KEYS[8]) ~= HISTORY .. ':' .. token",
+        "string.sub(redis.call('GET', KEYS[8]) or '', -#token) ~= token",
+        f"{LOCK}::test_lock_from_before_a_failover_is_void",
+    ),
 ]
 
 
 # The other mutations of the model: of the protocol as a whole, not of one line of this code.
 ELSEWHERE = {
-    "put_no_lock_check": "run locks are not built",
-    "lock_no_hist": "run locks are not built",
     "naive_keeps_token": "write-through puts into Redis first, never into Postgres",
 }
 
