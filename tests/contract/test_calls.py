@@ -5,7 +5,6 @@ import math
 import random
 from contextlib import AsyncExitStack
 from typing import Any
-from uuid import UUID
 
 import pytest
 from langgraph.checkpoint.serde.types import ERROR, TASKS
@@ -208,28 +207,7 @@ async def test_old_format_gets_the_sends_of_its_parent(
         assert await stock.aget_tuple(thread.config()) == found
 
 
-# ---- ids
-
-
-@pytest.mark.parametrize("thread_id", ["t", 7, UUID(int=3), "a}b{c", "{", "x:y", "ü😀", "with space\n", "'; --"])
-async def test_any_id_reads_back_from_either_tier(saver: TieredSaver, thread_id: Any) -> None:
-    thread = Thread(saver, thread_id)
-    await thread.put({"x": [1]})
-    in_hot = await thread.values()
-
-    await saver.demote(thread_id)
-
-    assert in_hot == await thread.values() == {"x": [1]}
-    assert await saver.tier_of(thread_id) == "cold"
-    found = await saver.aget_tuple(thread.config())
-    assert found is not None
-    assert found.config["configurable"]["thread_id"] == str(thread_id)
-
-
-@pytest.mark.parametrize("thread_id", ["nul\0", "x" * 3000, "ü" * 1500, "\ud800", None])
-async def test_id_that_postgres_cannot_take_is_refused_at_put(saver: TieredSaver, thread_id: Any) -> None:
-    with pytest.raises(InvalidThread):
-        await Thread(saver, thread_id).put({"x": [1]})
+# ---- metadata
 
 
 @pytest.mark.parametrize("metadata", [{"x": math.nan}, {"x": {"y": math.inf}}, {"x": {1, 2}}])
