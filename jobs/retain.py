@@ -11,7 +11,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from jobs.retention import Counts, Page, Place, Walk, found_by, shortest_age, turn_page, walk
+from jobs.retention import Counts, Page, Place, Walk, anybody_shortens, found_by, shortest_age, turn_page, walk
 from saver.cold import Transaction
 from saver.connect import Tiers
 from saver.errors import ColdTierError
@@ -41,6 +41,9 @@ async def retain(tiers: Tiers, place: Place | None = None, *, seconds: float = R
     size, deadline = min(FIRST_BATCH, tiers.config.batch_threads), time.monotonic() + seconds
     while result.place is not None and time.monotonic() < deadline:
         if result.place.step == "delete" and age is None:
+            result.place = result.place.next_step
+            continue
+        if result.place == Place("shorten") and not await anybody_shortens(tiers):
             result.place = result.place.next_step
             continue
         started = time.monotonic()

@@ -100,6 +100,11 @@ async def shortest_age(tiers: Tiers) -> timedelta | None:
     return min((age for age in ages if age is not None), default=None)
 
 
+async def anybody_shortens(tiers: Tiers) -> bool:
+    """Whether TIER_KEEP_CHECKPOINTS or a policy keeps fewer than all: finding the long ones is a walk over them all."""
+    return tiers.config.keep_checkpoints is not None or (await tiers.cold.fetch("any_shortening", {}))[0][0]
+
+
 async def turn_page(tiers: Tiers, transaction: Transaction, where: Walk) -> Page | None:
     """Do the next page of a run, under the locks of its threads. None if another run is at it."""
     lock = ("lock_retention", {"schema": tiers.config.postgres_schema})

@@ -79,6 +79,15 @@ select label.thread_id
  order by label.thread_id
  limit %(limit)s;
 
+-- name: any_shortening
+select exists (select 1
+                 from {schema}.tier_policies
+                where wishes ? 'tier_keep_checkpoints')
+    or exists (select 1
+                 from {schema}.tier_labels
+                where metadata ?| '{tier_retain_for,tier_keep_checkpoints}'::text[]
+                  and metadata ? 'tier_keep_checkpoints');
+
 -- name: overlong
 -- A page of all threads by id: where it ends, how many it has, and which of them may have too many checkpoints: those that
 -- were written since they were shortened last, or were shortened to another number.

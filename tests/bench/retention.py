@@ -1,8 +1,8 @@
 """
 `make bench-retention`: how fast old threads go, on tables of any size, against deleting them one by one.
 
-The tables are filled by SQL: threads of small checkpoints, each with a blob and a write. In every round some threads
-grow old, spread over the tables, and retention finds and deletes them; the stock saver deletes others one by one.
+The tables are filled by SQL: threads of small checkpoints, each with a blob and a write. In every round the threads
+that were made first grow old, and retention finds and deletes them; the stock saver deletes the next ones one by one.
 """
 
 import argparse
@@ -60,7 +60,7 @@ GROW_OLD = """
 update tier_threads
    set last_activity = now() - interval '1 year'
  where thread_id = any(select 'thread-' || lpad(t::text, 9, '0')
-                         from generate_series(%(first)s::int, %(last)s::int, %(step)s::int) as t)
+                         from generate_series(%(first)s::int, %(last)s::int) as t)
 """
 LEFT = """
 select (select count(*) from checkpoints where thread_id = any(%(ids)s))
@@ -106,10 +106,10 @@ async def _adopt(tiers: Tiers) -> float:
 
 
 async def _round(
-    tiers: Tiers, stock: AsyncPostgresSaver, connection: AsyncConnection[Any], ids: range, few: int, results: Results
+    tiers: Tiers, stock: AsyncPostgresSaver, connection: AsyncConnection[Any], ids: range, few: range, results: Results
 ) -> None:
-    """Threads per second: those of `ids` by retention, their neighbours one by one."""
-    await connection.execute(GROW_OLD.encode(), {"first": ids.start, "last": ids.stop - 1, "step": ids.step})
+    """Threads per second: `ids` by retention, `few` one by one."""
+    await connection.execute(GROW_OLD.encode(), {"first": ids.start, "last": ids.stop - 1})
     start = time.perf_counter()
     done = await retain(tiers, Place("delete"), seconds=ALL)
     results.add("retain", CELL, done.deleted / (time.perf_counter() - start))
@@ -118,9 +118,9 @@ async def _round(
     assert done.deleted == len(ids)
     assert left == 0
     start = time.perf_counter()
-    for number in ids[:few]:
-        await stock.adelete_thread(f"thread-{number + 1:09}")
-    results.add("stock", CELL, few / (time.perf_counter() - start))
+    for number in few:
+        await stock.adelete_thread(f"thread-{number:09}")
+    results.add("stock", CELL, len(few) / (time.perf_counter() - start))
     start = time.perf_counter()
     assert not (await retain(tiers, Place("delete"), seconds=ALL)).deleted
     results.add("nothing", CELL, (time.perf_counter() - start) * 1000)
@@ -138,10 +138,10 @@ async def run(rows: int, checkpoints: int, rounds: int, due: int) -> str:
                 start = time.perf_counter()
                 await _fill(connection, threads, checkpoints)
                 filled = time.perf_counter() - start
-                step = threads // due
-                for number in range(rounds):
-                    ids = range(2 * number, threads, step)[:due]
-                    await _round(tiers, stock, connection, ids, max(due // 10, 1), results)
+                few = max(due // 10, 1)
+                for first in range(0, rounds * (due + few), due + few):
+                    middle = first + due
+                    await _round(tiers, stock, connection, range(first, middle), range(middle, middle + few), results)
             seconds = sorted(cold.seconds)
             adopting = await _adopt(tiers)
             await cold.close()
