@@ -5,7 +5,6 @@ Hot is always asked before cold: whatever is missing in hot by then was committe
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,30 +26,11 @@ from saver.metrics import READS, WRITES
 from saver.queue import Hints
 from saver.rows import Rows, WriteRow
 from saver.run_lock import fence_of, lost
+from saver.runs import NewRuns, mark
 from saver.steps import Slow, Steps
 
 MOST_ATTEMPTS = 12
-MOST_RUNS = 10_000
 OLD_FORMAT = 4  # checkpoints of a lower `v` keep their pending sends with their parent
-
-
-class RunHistories:
-    """Which history of Redis a run of a thread saw last: its next put of a delta channel must find the same one."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, str] = {}
-
-    def note(self, thread_id: str, history: str) -> None:
-        seen = self._seen
-        if seen.get(thread_id) != history:
-            if len(seen) >= MOST_RUNS:
-                # The oldest entry: a run that has not been heard of for ten thousand others is over, or goes unchecked.
-                with suppress(StopIteration, KeyError):
-                    del seen[next(iter(seen))]
-            seen[thread_id] = history
-
-    def get(self, thread_id: str) -> str:
-        return self._seen.get(thread_id, "")
 
 
 @dataclass(slots=True)
@@ -61,7 +41,7 @@ class Context:
     keys: Keys
     hints: Hints
     first_version: Callable[[], Any]
-    histories: RunHistories = field(default_factory=RunHistories)
+    new_runs: NewRuns = field(default_factory=NewRuns)
 
     @property
     def is_through(self) -> bool:
@@ -86,7 +66,7 @@ def put(
     fence = fence_of(context.keys, address.thread_id)
     confirmed = ""
     for _ in range(MOST_ATTEMPTS):
-        run_history = context.histories.get(address.thread_id) if encoded.is_delta else ""
+        run_history = context.new_runs.history_of(config, address) if encoded.is_delta else ""
         reply = hot.stored((yield hot.put(keys, encoded, run_history, confirmed, fence)))
         if reply.status is Status.OK:
             WRITES["checkpoint"].inc()
@@ -100,6 +80,9 @@ def put(
             encoded = whole._replace(blobs=whole.blobs | {name: blob for name, blob in encoded.blobs.items() if blob})
         elif reply.status is Status.PART:
             confirmed = yield from confirm_parent(encoded, reply)
+        elif reply.status is Status.STALE:
+            context.new_runs.forget(address)
+            raise stale()
         else:
             yield from _make_resident(address, reply)
     raise _restless(address)
@@ -133,12 +116,10 @@ def put_writes(
 def _make_resident(address: Address, reply: Stored) -> Steps[None]:
     if reply.status is Status.MISS:
         yield Slow(load, (address.thread_id, address.namespace, reply.token))
-    elif reply.status is Status.SUSPECT:
-        yield Slow(heal, (address.thread_id,))
     elif reply.status is Status.LOCKED:
         raise lost()
     else:
-        raise stale()
+        yield Slow(heal, (address.thread_id,))
 
 
 def _restless(address: Address) -> HotTierError:
@@ -182,14 +163,18 @@ def get_tuple(context: Context, codec: Codec, config: RunnableConfig) -> Steps[C
         if rows.checkpoints:
             context.hints.promote()
     if not rows.checkpoints:
+        context.new_runs.note(address, found.history)
         return None
-    return (yield from decoded(context, codec, address.thread_id, rows))
+    result = yield from decoded(context, codec, address.thread_id, rows)
+    mark(result, found.history)
+    return result
 
 
 @dataclass(slots=True)
 class _Hot:
     is_whole: bool
     rows: Rows
+    history: str
 
 
 def _read_hot(context: Context, address: Address) -> Steps[_Hot]:
@@ -197,9 +182,8 @@ def _read_hot(context: Context, address: Address) -> Steps[_Hot]:
     for _ in range(MOST_ATTEMPTS):
         reply = yield hot.read(keys, address.thread_id, address.namespace, address.checkpoint_id)
         status, checkpoint = hot.checkpoint_read(address.namespace, reply)
-        context.histories.note(address.thread_id, reply[-1].decode())
         if status is not Status.SUSPECT:
-            return _Hot(status is Status.OK, as_rows(checkpoint) if checkpoint else Rows())
+            return _Hot(status is Status.OK, as_rows(checkpoint) if checkpoint else Rows(), reply[-1].decode())
         yield Slow(heal, (address.thread_id,))
     raise _restless(address)
 

@@ -35,6 +35,8 @@ class Replica:
         self._client = redis.Redis(port=self._port, password=password)
         eventually(self._answers)
         self._do("REPLICAOF", "127.0.0.1", link.port)
+        # The first replica of a server gives that a new history.
+        eventually(lambda: self._do("INFO", "replication")["master_link_status"] == "up", within_seconds=20)
 
     def _answers(self) -> bool:
         try:
@@ -48,7 +50,6 @@ class Replica:
 
     def cut_off(self) -> None:
         """Let it catch up, then let it hear nothing more."""
-        eventually(lambda: self._do("INFO", "replication")["master_link_status"] == "up", within_seconds=20)
         assert self._world.redis("WAIT", 1, 5000) == 1
         self._link.refuse_new()
         self._link.cut()

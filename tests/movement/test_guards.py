@@ -3,6 +3,7 @@ One test for each guard that no interleaving needs to show. `mutants.py` takes t
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -372,13 +373,15 @@ async def test_delta_put_on_a_parent_that_is_gone_is_refused(tiers: Tiers, threa
 async def test_delta_put_of_a_run_from_before_a_failover_is_refused(saver: TieredSaver, thread: Thread) -> None:
     parent = await put_delta(thread, None)
     await thread.latest()
-    saver._context.histories.note(thread.thread_id, "another-history")
+    found = await by_id(thread, parent)
+    run = found.config["configurable"]["thread_id"]
+    later = replace(thread, thread_id=run)
+    assert await put_delta(later, parent) > parent
+
+    run.history = "another-history"
 
     with pytest.raises(StaleRun):
-        await put_delta(thread, parent)
-
-    await thread.latest()
-    assert await put_delta(thread, parent) > parent
+        await put_delta(later, parent)
 
 
 # ---- write-through
