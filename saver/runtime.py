@@ -6,9 +6,9 @@ and leaves everything else to a background event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -19,9 +19,17 @@ from saver.keys import Keys
 from saver.queue import Hints
 from saver.routes import BlockingRoute, hot_for_threads
 from saver.steps import Slow, Steps, run_async, run_blocking
+from saver.survey import warn_of_eviction
 
 T = TypeVar("T")
 PATIENCE = 4  # the background loop bounds its own work; this only ends a wait for a loop that died
+
+
+@asynccontextmanager
+async def _opened(config: TierConfig) -> AsyncIterator[Tiers]:
+    async with connect(config) as tiers:
+        await warn_of_eviction(tiers)
+        yield tiers
 
 
 class Background:
@@ -37,7 +45,7 @@ class Background:
     def open(self) -> None:
         self._thread.start()
         try:
-            self.tiers = self.run(lambda: self._stack.enter_async_context(connect(self._config)))
+            self.tiers = self.run(lambda: self._stack.enter_async_context(_opened(self._config)))
         except BaseException:
             self.close()
             raise
@@ -83,7 +91,7 @@ class Runtime:
     async def open_async(self) -> None:
         if self._tiers is not None:
             raise TierError("this saver is open already; enter it once and share it")
-        self._tiers = await self._stack.enter_async_context(connect(self.config))
+        self._tiers = await self._stack.enter_async_context(_opened(self.config))
         self._loop = asyncio.get_running_loop()
 
     async def close_async(self) -> None:

@@ -4,6 +4,7 @@ A survey of both tiers: how much there is and how much waits.
 Counted from the indexes, in few round trips; no thread is touched. Ages are by the clock of Redis.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 from saver.connect import Tiers
 
 SAMPLED_PARTITIONS = 64
+
+log = logging.getLogger(__name__)
 ALIVE_MS = 30_000  # a worker that was not seen for this long is not counted
 FORGOTTEN_MS = 86_400_000
 
@@ -102,6 +105,16 @@ async def eviction_policy(tiers: Tiers) -> str:
     lines = [line for info in await tiers.hot.everywhere("INFO", "memory") for line in info.splitlines()]
     found = [line.partition(b":")[2].decode().strip() for line in lines if line.startswith(b"maxmemory_policy:")]
     return next((policy for policy in found if policy != "noeviction"), found[0] if found else "unknown")
+
+
+async def warn_of_eviction(tiers: Tiers) -> None:
+    """Say so, loudly, when Redis may drop threads that are nowhere else. Raises HotTierError."""
+    policy = await eviction_policy(tiers)
+    if policy != "noeviction":
+        log.critical(
+            "Redis may drop threads that are nowhere else: set its maxmemory-policy to noeviction",
+            extra={"maxmemory_policy": policy},
+        )
 
 
 async def clock_ms(tiers: Tiers) -> int:

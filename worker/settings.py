@@ -18,9 +18,9 @@ from structlog.contextvars import bind_contextvars
 
 from saver import queue as hints
 from saver.config import TierConfig
-from saver.connect import Tiers, connect
+from saver.connect import connect
 from saver.errors import TierError
-from saver.survey import cold_threads, eviction_policy
+from saver.survey import cold_threads, warn_of_eviction
 from worker import functions as jobs
 from worker import queue
 from worker.config import WorkerConfig
@@ -102,7 +102,7 @@ async def startup(config: WorkerConfig, ctx: Context) -> None:
     try:
         async with AsyncExitStack() as stack:
             tiers = await stack.enter_async_context(connect(config.tier))
-            await _warn_of_eviction(tiers)
+            await warn_of_eviction(tiers)
             if tiers.is_first_use and await cold_threads(tiers):
                 tell_of_empty_redis()
             ctx["work"] = Work(tiers, ctx["redis"])
@@ -146,15 +146,6 @@ def _often(wanted: float, steps: tuple[int, ...]) -> set[int]:
     """The seconds of a minute that are a step apart: the longest step that is no longer than wanted."""
     step = max((step for step in steps if step <= wanted), default=steps[0])
     return set(range(0, 60, step))
-
-
-async def _warn_of_eviction(tiers: Tiers) -> None:
-    policy = await eviction_policy(tiers)
-    if policy != "noeviction":
-        log.critical(
-            "Redis may drop threads that are nowhere else: set its maxmemory-policy to noeviction",
-            extra={"maxmemory_policy": policy},
-        )
 
 
 def _end(why: str) -> NoReturn:

@@ -109,6 +109,23 @@ async def test_calls_that_move_a_thread_are_errors_in_time(world: World, agent: 
 
 
 @pytest.mark.patient
+async def test_restart_of_postgres_costs_nothing(world: World, either_family: TieredSaver, worker: Tiers) -> None:
+    cold, hot_one = Thread(either_family), Thread(either_family)
+    ids = [await cold.put({"x": [0]})]
+    await demote(worker, cold.thread_id)
+    await hot_one.put({"x": [0]})
+
+    world.servers.restart("postgres")
+
+    assert await hot_one.values() == {"x": [0]}
+    assert await cold.values() == {"x": [0]}
+    ids.insert(0, await cold.put({"x": [1]}))
+    for thread in (cold, hot_one):
+        await demote(worker, thread.thread_id)
+    assert await cold.ids() == ids == world.cold_ids(cold.thread_id)
+
+
+@pytest.mark.patient
 async def test_sessions_closed_by_the_server_are_not_noticed(
     world: World, either_family: TieredSaver, worker: Tiers
 ) -> None:

@@ -11,8 +11,8 @@ from saver.archive import archive
 from saver.connect import Tiers
 from saver.demote import demote
 from tests.builders import Thread
-from tests.faults.outages import Fault, fill_redis, redis_hung, redis_read_only, redis_refused
-from tests.faults.world import REDIS_SECONDS, World, within
+from tests.faults.outages import Fault, fill_redis, redis_full, redis_hung, redis_read_only, redis_refused
+from tests.faults.world import FAMILIES, REDIS_SECONDS, World, within
 from tests.waiting import eventually_async
 
 FAULTS = {
@@ -148,6 +148,41 @@ async def test_full_redis_refuses_puts_and_archiving_frees_it(
     await eventually_async(lambda: _is_put(threads[0]))
     assert await threads[0].values() == {"x": "room again"}
     assert [await thread.ids() for thread in threads[1:]] == [[head] for head in heads[1:]]
+
+
+async def test_full_redis_is_read_from_and_deleted_from(
+    world: World, either_family: TieredSaver, worker: Tiers
+) -> None:
+    archived, hot, dirty = [Thread(either_family) for _ in range(3)]
+    for thread in (archived, hot, dirty):
+        await thread.put({"x": os.urandom(50_000)})
+    await demote(worker, archived.thread_id)
+    await archive(worker, [hot.thread_id])
+
+    with redis_full(world):
+        assert await archived.values() is not None
+        assert await hot.values() is not None
+        for thread in (archived, hot, dirty):
+            await either_family.adelete_thread(thread.thread_id)
+            assert await thread.latest() is None
+            assert world.cold_ids(thread.thread_id) == []
+        assert not world.redis("EXISTS", *worker.keys.thread(dirty.thread_id)[:3])
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "noeviction"])
+async def test_an_agent_is_warned_of_a_redis_that_evicts(
+    world: World, caplog: pytest.LogCaptureFixture, policy: str
+) -> None:
+    world.redis("CONFIG", "SET", "maxmemory-policy", policy)
+    try:
+        for family in FAMILIES.values():
+            async with family(world.config):
+                pass
+    finally:
+        world.redis("CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+    warned = [record for record in caplog.records if "maxmemory-policy" in record.getMessage()]
+    assert [record.levelname for record in warned] == ([] if policy == "noeviction" else ["CRITICAL"] * len(FAMILIES))
 
 
 async def _is_put(thread: Thread) -> bool:
