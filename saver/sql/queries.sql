@@ -134,7 +134,8 @@ union all
 
 -- name: read_page
 -- A page of the listing, newest first. A parameter that is null does not filter. Of what hot has too everything is read:
--- there it may have other metadata by now, and here its writes may be before it is.
+-- there it may have other metadata by now, and here its writes may be before it is. Ties are broken by bytes, as the
+-- listing itself does, whatever the collation of the database.
 with in_hot as materialized (
     select *
       from unnest(%(threads_in_hot)s::text[], %(namespaces_in_hot)s::text[], %(ids_in_hot)s::text[])
@@ -147,12 +148,12 @@ head as materialized (
        and (%(checkpoint_id)s::text is null or checkpoint_id = %(checkpoint_id)s)
        and (%(before)s::text is null or checkpoint_id < %(before)s)
        and (%(after)s::text[] is null
-            or (checkpoint_id, thread_id, checkpoint_ns)
+            or (checkpoint_id, thread_id collate "C", checkpoint_ns collate "C")
              < ((%(after)s::text[])[1], (%(after)s::text[])[2], (%(after)s::text[])[3]))
        and (%(filter)s::jsonb is null
             or metadata @> %(filter)s::jsonb
             or (thread_id, checkpoint_ns, checkpoint_id) in (select * from in_hot))
-     order by checkpoint_id desc, thread_id desc, checkpoint_ns desc
+     order by checkpoint_id desc, thread_id collate "C" desc, checkpoint_ns collate "C" desc
      limit %(limit)s),
 written as (
     select thread_id, checkpoint_ns, checkpoint_id

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -284,6 +285,28 @@ async def test_every_kind_of_graph_runs_as_in_memory(driven: Driven, kind: str) 
 
     assert seen == await told(InMemorySaver(), kind, expected)
     assert sorted(map(str, runs)) == sorted(map(str, expected))
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("kind", ["deep", "failing"])
+def test_blocking_graphs_run_as_in_memory(config: TierConfig, kind: str, durability: Any) -> None:
+    make, first, answers = KINDS[kind]
+
+    def talk(saver: Any, move: Callable[[], Any]) -> list[Any]:
+        runs: list[Any] = []
+        graph, seen = make(saver, runs), []
+        for given in (first, *answers):
+            try:
+                seen.append(graph.invoke(given, CONFIG, durability=durability).get("x"))
+            except ValueError as error:
+                seen.append(str(error))
+            move()
+            seen.append([shown(state) for state in graph.get_state_history(CONFIG)])
+        return [*seen, sorted(runs)]
+
+    expected = talk(InMemorySaver(), lambda: None)
+    with TieredSaver(config) as saver:
+        assert talk(saver, lambda: saver.demote("thread-1")) == expected
 
 
 def test_blocking_graph_goes_on_after_a_move(config: TierConfig) -> None:
