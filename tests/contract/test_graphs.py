@@ -309,6 +309,26 @@ def test_blocking_graphs_run_as_in_memory(config: TierConfig, kind: str, durabil
         assert talk(saver, lambda: saver.demote("thread-1")) == expected
 
 
+@pytest.mark.parametrize("place", MOVES)
+async def test_two_updates_of_one_state_are_two_branches(
+    saver: TieredSaver, tiers: Tiers, place: str, postgres_url: str, schema: str
+) -> None:
+    """API-04."""
+    graph = graphs.log(saver)
+    await graph.ainvoke({"log": ["base"], "plain": ["base"]}, CONFIG)
+    base = (await graph.aget_state(CONFIG)).config
+    branches = [await graph.aupdate_state(base, {"log": [one], "plain": [one]}) for one in "AB"]
+    await MOVES[place](tiers, "thread-1")
+
+    found = [(await graph.aget_state(branch)).values for branch in branches]
+    await saver.demote("thread-1")
+    async with stock_saver(postgres_url, schema) as stock:
+        theirs = [(await graphs.log(stock).aget_state(branch)).values for branch in branches]
+
+    expected = [{"log": ["base", "o", one], "plain": ["base", "o", one]} for one in "AB"]
+    assert found == theirs == expected
+
+
 def test_blocking_graph_goes_on_after_a_move(config: TierConfig) -> None:
     runs: list[int] = []
     with TieredSaver(config) as saver:

@@ -103,3 +103,21 @@ async def test_namespace_that_is_not_told_is_the_root(saver: TieredSaver, tiers:
         assert found.config == stored == {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
         assert found.pending_writes == []
         assert await saver.aget_tuple({"configurable": {"thread_id": "t", "checkpoint_id": "unknown"}}) is None
+
+
+async def test_ids_may_come_out_of_order_and_again(saver: TieredSaver, tiers: Tiers, thread: Thread) -> None:
+    for place, ids in zip(MOVES, (["3", "9"], ["5", "1"], ["7", "9"], ["2", "5"]), strict=True):
+        for id_ in ids:
+            thread.checkpoint_id = None
+            await thread.put({"x": [place, id_]}, id_=id_, metadata={"step": place})
+        await MOVES[place](tiers, thread.thread_id)
+
+    found = [one async for one in saver.alist(thread.config())]
+
+    last_put = {"9": "trimmed", "7": "trimmed", "5": "promoted", "3": "hot", "2": "promoted", "1": "evicted"}
+    assert [one.checkpoint["id"] for one in found] == list(last_put)
+    for one in found:
+        put = last_put[one.checkpoint["id"]]
+        assert dict(one.metadata)["step"] == put
+        assert one.checkpoint["channel_values"]["x"] == [put, one.checkpoint["id"]]
+    assert await thread.latest() == found[0]

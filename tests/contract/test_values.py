@@ -95,6 +95,7 @@ VALUES: dict[str, Any] = {
     "model": Model(name="n", tags=["t"]),
     "dataclass": Record(1, [2]),
     "largest int64": 2**63 - 1,
+    "beyond int64": 2**63,
     "largest uint64": 2**64 - 1,
     "smallest int64": -(2**63),
     "true": True,

@@ -324,7 +324,7 @@ async def listed(saver: Driven, config: RunnableConfig | None, **options: Any) -
 @pytest.mark.timeout(6 * 3600)  # for the nightly profile; the other ends in seconds
 @pytest.mark.parametrize("family", get_args(Family))
 def test_answers_are_those_of_the_memory_saver(
-    config: TierConfig, family: Family, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    patient: TierConfig, family: Family, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def connected() -> Tiers:
         return await tiers.__aenter__()
@@ -335,7 +335,7 @@ def test_answers_are_those_of_the_memory_saver(
             reporter.write_line(f"{family}: {text}")
 
     progress = Progress(tell)
-    tiers, saver = connect(config), TieredSaver(config)
+    tiers, saver = connect(patient), TieredSaver(patient)
     with asyncio.Runner() as runner:
         opened = runner.run(connected())
         runner.run(saver.__aenter__())

@@ -116,10 +116,10 @@ def stock_schema(postgres_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def both(config: TierConfig, postgres_url: str, stock_schema: str) -> Iterator[Both]:
+def both(patient: TierConfig, postgres_url: str, stock_schema: str) -> Iterator[Both]:
     async def opened() -> tuple[TieredSaver, AsyncPostgresSaver]:
         return (
-            await stack.enter_async_context(TieredSaver(config)),
+            await stack.enter_async_context(TieredSaver(patient)),
             await stack.enter_async_context(stock_saver(postgres_url, stock_schema)),
         )
 
