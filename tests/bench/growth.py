@@ -30,7 +30,7 @@ PUT, SWEEP = ("put", ""), ("sweep", "")
 LONG_MS = 10 * 24 * 3600 * 1000
 
 
-def _one_checkpoint(saver: TieredSaver) -> Rows:
+def one_checkpoint(saver: TieredSaver) -> Rows:
     """The rows of a thread with one small checkpoint."""
     arguments = Thread(saver, 1).next()
     encoded = Codec(saver.serde, saver.migrations).encode_checkpoint(*arguments)
@@ -38,7 +38,7 @@ def _one_checkpoint(saver: TieredSaver) -> Rows:
     return Rows([row], list(unpack_blobs("", encoded.blobs).values()))
 
 
-async def _fill(tiers: Tiers, rows: Rows, threads: int) -> None:
+async def fill(tiers: Tiers, rows: Rows, threads: int) -> None:
     """Hot threads by the scripts that load them, without asking Postgres about each."""
     for first in range(0, threads, BATCH):
         ids = [str(uuid4()) for _ in range(min(BATCH, threads - first))]
@@ -52,7 +52,7 @@ async def _fill(tiers: Tiers, rows: Rows, threads: int) -> None:
         )
 
 
-async def _sweep(tiers: Tiers) -> float:
+async def sweep(tiers: Tiers) -> float:
     """Milliseconds to ask every partition for dirty, idle and wanted threads that are due, when none is."""
     names = [
         index(part)
@@ -65,24 +65,29 @@ async def _sweep(tiers: Tiers) -> float:
     return (time.perf_counter() - start) * 1000
 
 
+async def opened(stack: AsyncExitStack) -> tuple[TieredSaver, Tiers]:
+    """A saver and both tiers, on servers of their own."""
+    servers = stack.enter_context(Embedded())
+    # Filling sends many scripts at once.
+    config = TierConfig(
+        redis_url=servers.redis_url, postgres_url=servers.postgres_url, redis_timeout=timedelta(minutes=1)
+    )
+    saver = await stack.enter_async_context(TieredSaver(config))
+    return saver, await stack.enter_async_context(connect(config))
+
+
 async def run(threads: int, rounds: int) -> str:
     results = Results()
     async with AsyncExitStack() as stack:
         sides: dict[str, tuple[TieredSaver, Tiers]] = {}
         for name, many in (("few", FEW), ("many", threads)):
-            servers = stack.enter_context(Embedded())
-            # Filling sends many scripts at once.
-            config = TierConfig(
-                redis_url=servers.redis_url, postgres_url=servers.postgres_url, redis_timeout=timedelta(minutes=1)
-            )
-            saver = await stack.enter_async_context(TieredSaver(config))
-            tiers = await stack.enter_async_context(connect(config))
-            await _fill(tiers, _one_checkpoint(saver), many)
+            saver, tiers = await opened(stack)
+            await fill(tiers, one_checkpoint(saver), many)
             sides[name] = saver, tiers
         for _ in range(rounds):
             for name, (saver, tiers) in sides.items():
                 results.add(name, PUT, median(await aput(saver, 10, CALLS)))
-                results.add(name, SWEEP, await _sweep(tiers))
+                results.add(name, SWEEP, await sweep(tiers))
     rows = [
         [f"{many} hot threads", *(f"{median(results.values(name, cell)):.2f}" for cell in (PUT, SWEEP))]
         for name, many in (("few", FEW), ("many", threads))

@@ -25,7 +25,7 @@ async def _timed(call: Callable[[], Awaitable[Any]], times: list[float]) -> Any:
     return result
 
 
-async def _grown(saver: Saver, messages: int, steps: int) -> Thread:
+async def grown(saver: Saver, messages: int, steps: int) -> Thread:
     """A thread of some steps: what is measured next does not pay for its beginning."""
     thread = Thread(saver, messages)
     for _ in range(steps):
@@ -35,7 +35,10 @@ async def _grown(saver: Saver, messages: int, steps: int) -> Thread:
 
 
 async def aput(saver: Saver, messages: int, count: int) -> list[float]:
-    thread = await _grown(saver, messages, 2)
+    return await puts(await grown(saver, messages, 2), saver, count)
+
+
+async def puts(thread: Thread, saver: Saver, count: int) -> list[float]:
     times: list[float] = []
     for _ in range(count):
         arguments = thread.next()
@@ -44,7 +47,7 @@ async def aput(saver: Saver, messages: int, count: int) -> list[float]:
 
 
 async def aput_writes(saver: Saver, messages: int, count: int) -> list[float]:
-    thread = await _grown(saver, messages, 2)
+    thread = await grown(saver, messages, 2)
     times: list[float] = []
     for _ in range(count):
         writes, task = thread.writes(), str(uuid4())
@@ -53,17 +56,22 @@ async def aput_writes(saver: Saver, messages: int, count: int) -> list[float]:
 
 
 async def aget(saver: Saver, messages: int, count: int) -> list[float]:
-    thread = await _grown(saver, messages, 3)
+    return await gets(await grown(saver, messages, 3), saver, count)
+
+
+async def gets(thread: Thread, saver: Saver, count: int) -> list[float]:
     times: list[float] = []
     for _ in range(count):
         found = await _timed(lambda: saver.aget_tuple(thread.latest), times)
-        assert len(found.checkpoint["channel_values"]["messages"]) == messages
+        assert len(found.checkpoint["channel_values"]["messages"]) == len(thread.messages)
     return times
 
 
 async def alist(saver: Saver, messages: int, count: int) -> list[float]:
-    thread = await _grown(saver, messages, 20)
+    return await lists(await grown(saver, messages, 2 * LISTED), saver, count)
 
+
+async def lists(thread: Thread, saver: Saver, count: int) -> list[float]:
     async def walk() -> int:
         return len([found async for found in saver.alist(thread.latest, limit=LISTED)])
 
@@ -75,7 +83,7 @@ async def alist(saver: Saver, messages: int, count: int) -> list[float]:
 
 async def steps(saver: Saver, messages: int, count: int) -> list[float]:
     """put and put_writes of 16 tasks, each with a thread of its own."""
-    threads = await asyncio.gather(*(_grown(saver, messages, 1) for _ in range(TASKS)))
+    threads = await asyncio.gather(*(grown(saver, messages, 1) for _ in range(TASKS)))
 
     async def run(thread: Thread) -> None:
         for _ in range(count):

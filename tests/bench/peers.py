@@ -6,6 +6,7 @@ import select
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,17 @@ class Absent(Exception):  # noqa: N818 - a fact to report
 
 def python_of(name: str, contestant: Contestant) -> Path:
     """The interpreter of a contestant, installed when needed. Raises Absent."""
-    if not contestant.requirements:
-        return Path(sys.executable)
+    return environment(name, contestant.requirements) if contestant.requirements else Path(sys.executable)
+
+
+def environment(name: str, requirements: Sequence[str]) -> Path:
+    """The interpreter of an environment with some packages, installed when needed. Raises Absent."""
     place = ENVIRONMENTS / name
     python, stamp = place / "bin" / "python", place / ".installed"
-    if stamp.exists() and stamp.read_text().split() == list(contestant.requirements):
+    if stamp.exists() and stamp.read_text().split() == list(requirements):
         return python
     venv.create(place, with_pip=True, clear=True)
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *contestant.requirements]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -38,7 +42,7 @@ def python_of(name: str, contestant: Contestant) -> Path:
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise Absent(f"pip could not install it ({(errors or ['no reason given'])[-1]})")
-    stamp.write_text("\n".join(contestant.requirements))
+    stamp.write_text("\n".join(requirements))
     return python
 
 
