@@ -19,10 +19,12 @@ All keys of one partition share its hash tag, so a script is atomic over a threa
 The thread id stands last, so no id can reach the keys of another thread. Moments are milliseconds of the Redis clock.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
 LAYOUT_VERSION = 1
+MOST_REMEMBERED = 4096  # threads whose keys need not be spelled again
 
 
 class ThreadKeys(NamedTuple):
@@ -44,6 +46,7 @@ class Keys:
         self.prefix = prefix
         self.partitions = partitions
         self._bases = [f"{prefix}:{{p{number:03}}}:" for number in range(partitions)]
+        self.thread = lru_cache(MOST_REMEMBERED)(self._thread)
         self._indexes = [(f"{base}dirty", f"{base}idle", f"{base}wanted", f"{base}quarantine") for base in self._bases]
 
     @property
@@ -62,7 +65,8 @@ class Keys:
         """The partition of a thread: a hash that is the same in every process and version."""
         return crc32(thread_id.encode()) % self.partitions
 
-    def thread(self, thread_id: str) -> ThreadKeys:
+    def _thread(self, thread_id: str) -> ThreadKeys:
+        """The keys of one thread; called `thread`, it remembers those in use."""
         partition = self.partition(thread_id)
         base = self._bases[partition]
         return ThreadKeys(

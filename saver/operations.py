@@ -72,7 +72,8 @@ def put(
             WRITES["checkpoint"].inc()
             if reply.vanishes and policy.is_archived(context.config, config, metadata):
                 yield hot.keep(keys, address.thread_id)
-            yield from _acknowledge(context, address.thread_id, reply)
+            if (rest := _acknowledge(context, address.thread_id, reply)) is not None:
+                yield rest
             return address.config
         if reply.status is Status.NEED:
             whole = codec.encode_checkpoint(config, checkpoint, metadata, None)
@@ -107,7 +108,8 @@ def put_writes(
         reply = hot.stored((yield request))
         if reply.status is Status.OK:
             WRITES["writes"].inc()
-            yield from _acknowledge(context, address.thread_id, reply)
+            if (rest := _acknowledge(context, address.thread_id, reply)) is not None:
+                yield rest
             return
         yield from _make_resident(address, reply)
     raise _restless(address)
@@ -126,11 +128,13 @@ def _restless(address: Address) -> HotTierError:
     return HotTierError(f"namespace {address.namespace!r} kept leaving Redis while it was written; try again")
 
 
-def _acknowledge(context: Context, thread_id: str, reply: Stored) -> Steps[None]:
+def _acknowledge(context: Context, thread_id: str, reply: Stored) -> Slow | None:
+    """What is left to do before a put can be acknowledged, if anything is."""
     if context.is_through:
-        yield Slow(_await_archive, (thread_id, reply.incarnation, reply.position))
-    elif reply.is_first_of_partition:
+        return Slow(_await_archive, (thread_id, reply.incarnation, reply.position))
+    if reply.is_first_of_partition:
         context.hints.archive(context.keys.partition(thread_id))
+    return None
 
 
 async def _await_archive(tiers: Tiers, thread_id: str, incarnation: int, position: int) -> None:

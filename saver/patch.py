@@ -55,15 +55,14 @@ def _common_start(one: bytes, other: bytes) -> int:
 
 
 def _common_end(one: bytes, other: bytes) -> int:
+    """The same from the end. All is tried first, then all but a little: a list tells its length at its beginning."""
     ends, offs = len(one), len(other)
-    low, high = 0, min(ends, offs)
-    step = high
+    low, high, spared = 0, min(ends, offs), 0
     while high - low > _GRAIN:
-        middle = low + step
+        middle = max(high - spared, (low + high + 1) // 2)
         if one.endswith(other[offs - middle : offs - low], 0, ends - low):
             low = middle
-            step = high - low
         else:
             high = middle - 1
-            step = (high - low + 1) // 2
+            spared = max(_FIRST_STEP, spared * 8)
     return low

@@ -18,10 +18,7 @@ class _Unique:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        self._numbers = count(int.from_bytes(os.urandom(_BITS // 8)) >> 1)  # room to count on
-
-    def next(self) -> int:
-        return next(self._numbers)
+        self.numbers = count(int.from_bytes(os.urandom(_BITS // 8)) >> 1)  # room to count on
 
 
 _unique = _Unique()
@@ -29,9 +26,9 @@ os.register_at_fork(after_in_child=_unique.begin_anew)
 
 
 def token() -> str:
-    return f"{_unique.next():032x}"
+    return f"{next(_unique.numbers):032x}"
 
 
 def tag(size_bytes: int) -> bytes:
     """The last bytes of such a number: for what is told apart among few."""
-    return (_unique.next() & ((1 << size_bytes * 8) - 1)).to_bytes(size_bytes)
+    return next(_unique.numbers).to_bytes(_BITS // 8)[-size_bytes:]

@@ -82,6 +82,7 @@ class Wire(asyncio.Protocol):
         self._reader = hiredis.Reader()
         self._pending: deque[_Pending] = deque()
         self._unsent: list[bytes] = []
+        self._is_alone = True  # a call without company is sent at once, others wait for those of the same turn
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -151,15 +152,19 @@ class Wire(asyncio.Protocol):
         if self.is_lost:
             future.set_exception(ConnectionLost())
             return future
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._unsent.append(packed(command))
+        if self._is_alone and not self._pending and self._transport is not None:
+            self._transport.write(packed(command))
+        else:
+            if not self._unsent:
+                self._loop.call_soon(self._flush)
+            self._unsent.append(packed(command))
         self._pending.append((future, self._loop.time() + self._timeout))
         if self._watch is None:
             self._watch = self._loop.call_later(self._timeout, self._check_deadline)
         return future
 
     def _flush(self) -> None:
+        self._is_alone = len(self._pending) <= 1
         if self._transport is not None and self._unsent:
             self._transport.write(b"".join(self._unsent) if len(self._unsent) > 1 else self._unsent[0])
         self._unsent.clear()
