@@ -112,17 +112,17 @@ async def _dirty(tiers: Tiers, thread_id: str) -> set[Name]:
     """The names of the rows in the log."""
     request = hot.log_read(tiers.keys.thread(thread_id), thread_id, _ALL_BYTES, _NO_INCARNATION, 0)
     batch = log_batch(thread_id, await tiers.hot.call(request))
-    return set(_named(rows_of(batch))) if batch else set()
+    return set(named(rows_of(batch))) if batch else set()
 
 
 def _differences(
     entries: Sequence[HotCheckpoint], cold: Rows, floor: str, dirty: set[Name], result: Verified
 ) -> Iterator[Difference]:
-    in_cold = _named(cold)
+    in_cold = named(cold)
     in_hot: dict[Name, Any] = {}
     for entry in entries:
         if entry.row:
-            in_hot |= _named(Rows([entry.row], entry.blobs, entry.writes))
+            in_hot |= named(Rows([entry.row], entry.blobs, entry.writes))
     for name, content in in_hot.items():
         if name in dirty:
             result.dirty += 1
@@ -142,7 +142,7 @@ def _may_differ(name: Name, floor: str) -> bool:
     return name[0] == "write" and name[2] < floor and not name[4].startswith("-")
 
 
-def _named(rows: Rows) -> dict[Name, Any]:
+def named(rows: Rows) -> dict[Name, Any]:
     """The content of each row by its name; JSON as values, since JSONB spells it in its own way."""
     named: dict[Name, Any] = {}
     for row in rows.checkpoints:

@@ -6,7 +6,7 @@ what their newest checkpoint says, without looking at the others (`tier_labels`)
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from saver.rows import Rows
 from saver.storable import condition, contains
 
 MOST_DIRTY = 10_000  # threads not archived yet that one listing looks at, last written first
+PAGE = 500
 MOST_CHECKPOINTS = 100_000  # of one thread, measured in hot
 # What changes with every step stands in no label (`step_keys` in `sql/labels.sql`).
 STEP_KEYS = frozenset(
@@ -76,6 +77,29 @@ async def count_threads(tiers: Tiers, metadata: Mapping[str, Any]) -> int:
     waiting = sum(contains(told, wanted) for told in heads.values())
     [(archived,)] = await tiers.replica.fetch("count_found", {"skip": list(heads), "labels": Jsonb(wanted)})
     return waiting + int(archived)
+
+
+async def matching(tiers: Tiers, metadata: Mapping[str, Any]) -> AsyncIterator[str]:
+    """
+    The ids of all threads whose newest checkpoint has this metadata, of all threads if that is empty, each once.
+
+    First those that are not archived yet. Threads that only the stock saver wrote have no labels before a retention
+    run. Raises HotTierError, ColdTierError.
+    """
+    heads = await _heads(tiers, await _not_archived(tiers))
+    for thread_id, told in heads.items():
+        if contains(told, metadata):
+            yield thread_id
+    statement, after = "labelled_threads" if metadata else "all_threads", ""
+    while True:
+        where = {"after": after, "limit": PAGE, "labels": Jsonb(dict(metadata))}
+        found = [thread_id for (thread_id,) in await tiers.cold.fetch(statement, where)]
+        for thread_id in found:
+            if thread_id not in heads:
+                yield thread_id
+        if len(found) < PAGE:
+            return
+        after = found[-1]
 
 
 # ---- cold

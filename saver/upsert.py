@@ -33,7 +33,9 @@ async def upsert(transaction: Transaction, copied: Sequence[Copied], known: Know
         rest += new
     if _count(rest) >= MANY_ROWS:
         rest = await _missing(transaction, rest)
-    await transaction.fetch_many([*_upserts(rest), _tier_rows(copied), _labels(copied)])
+    await transaction.fetch_many(
+        [*upserts([(batch.thread_id, rows) for batch, rows in rest]), _tier_rows(copied), _labels(copied)]
+    )
 
 
 def _count(copied: Sequence[Copied]) -> int:
@@ -93,11 +95,11 @@ def _jsonb(text: str) -> bytes:
     return _JSONB_VERSION + text.encode()
 
 
-def _upserts(copied: Sequence[Copied]) -> list[tuple[str, dict[str, Any]]]:
-    """The statements of one copy: blobs before the rows that refer to them."""
-    blobs = [(batch.thread_id, *row) for batch, rows in copied for row in rows.blobs]
-    checkpoints = [(batch.thread_id, *row) for batch, rows in copied for row in rows.checkpoints]
-    writes = [(batch.thread_id, *row) for batch, rows in copied for row in merge_writes(rows.writes)]
+def upserts(threads: Sequence[tuple[str, Rows]]) -> list[tuple[str, dict[str, Any]]]:
+    """The statements that store rows of threads: blobs before the rows that refer to them."""
+    blobs = [(thread_id, *row) for thread_id, rows in threads for row in rows.blobs]
+    checkpoints = [(thread_id, *row) for thread_id, rows in threads for row in rows.checkpoints]
+    writes = [(thread_id, *row) for thread_id, rows in threads for row in merge_writes(rows.writes)]
     calls: list[tuple[str, dict[str, Any]]] = []
     if blobs:
         calls.append(("upsert_blobs", _columns("thread_ids namespaces channels versions types data", blobs)))

@@ -1,5 +1,6 @@
 """Retention by policy: threads and tenants that are kept otherwise than the rest, holds, and shortened threads."""
 
+import asyncio
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -260,7 +261,8 @@ async def test_put_while_its_thread_is_shortened_waits_and_is_kept(tiers: Tiers,
     shortening = with_settings(tiers, keep_checkpoints=1)
 
     async with stopped(shortening, "retain: locked", retain(shortening)):
-        newest = await thread.put({"x": [9], "y": "text"})
+        put = asyncio.ensure_future(thread.put({"x": [9], "y": "text"}))
+    newest = await put
     await saver.demote("t")
 
     assert (await thread.ids())[0] == newest

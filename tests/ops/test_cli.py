@@ -17,6 +17,7 @@ import psycopg
 import pytest
 import redis
 from click.testing import CliRunner, Result
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from psycopg import sql
@@ -409,6 +410,69 @@ def test_held_thread_is_not_deleted_by_name(run: Run, config: TierConfig) -> Non
     assert refused.exit_code == 1
     assert "legal hold" in refused.stderr
     assert run("delete", "evidence").exit_code == 0
+
+
+def test_threads_go_out_to_a_file_and_come_in_elsewhere(run: Run, config: TierConfig, tmp_path: Path) -> None:
+    file = tmp_path / "threads"
+    with TieredSaver(config) as saver:
+        for name in ("cold", "hot", "other"):
+            speak(saver, name, name)
+        saver.demote("cold")
+
+    exported = run("export", str(file), "cold", "hot", "nobody")
+    deleted = run("delete", "cold", "hot")
+    imported, again = run("import", str(file)), run("import", str(file))
+
+    assert (exported.exit_code, exported.stdout) == (1, "exported 2 threads\n")
+    assert "no tier has a thread nobody" in exported.stderr
+    assert file.stat().st_mode & 0o077 == 0
+    assert deleted.exit_code == 0
+    assert imported.stdout == "imported 2 threads\n"
+    assert again.stdout == "imported 0 threads\n2 threads were there already\n"
+    with TieredSaver(config) as saver:
+        assert words_of(saver, "hot") == ["hot", "HOT"]
+
+
+def words_of(saver: TieredSaver, thread_id: str) -> object:
+    found = saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+    return found and found.checkpoint["channel_values"]["words"]
+
+
+def test_export_that_was_cut_off_goes_on(run: Run, config: TierConfig, tmp_path: Path) -> None:
+    file = tmp_path / "threads"
+    with TieredSaver(config) as saver:
+        for number in range(5):
+            speak(saver, f"t{number}", "a")
+            if number % 2:
+                saver.demote(f"t{number}")
+    run("export", str(file), "--all")
+    file.write_bytes(file.read_bytes()[:-100])
+
+    cut = run("import", str(file))
+    refused = run("export", str(file), "--all")
+    resumed = run("export", str(file), "--all", "--resume")
+    whole = run("import", str(file))
+
+    assert (cut.exit_code, "cut off" in cut.stderr) == (1, True)
+    assert refused.exit_code == 2
+    assert resumed.stdout == "exported 1 thread\n"
+    assert whole.stdout == "imported 0 threads\n5 threads were there already\n"
+
+
+def test_threads_of_a_user_are_exported(run: Run, config: TierConfig, tmp_path: Path) -> None:
+    file = tmp_path / "threads"
+    with TieredSaver(config) as saver:
+        for name, user in (("cold", "ann"), ("hot", "ann"), ("other", "bob")):
+            builder = StateGraph(State).add_node("n", lambda _: {"words": ["a"]}).add_edge(START, "n")
+            where: RunnableConfig = {"configurable": {"thread_id": name}, "metadata": {"user_id": user}}
+            builder.compile(checkpointer=saver).invoke({"words": []}, where)
+        saver.demote("cold")
+        saver.demote("other")
+
+    exported = run("export", str(file), "--where", "user_id=ann")
+
+    assert exported.stdout == "exported 2 threads\n"
+    assert run("export", str(tmp_path / "x"), "--where", "user_id=ann", "--all").exit_code == 2
 
 
 def test_quarantine_lists_the_reason_and_puts_back(run: Run, config: TierConfig) -> None:

@@ -21,7 +21,19 @@ from tests.builders import Thread
 MIGRATION = Path(__file__).parents[2] / "deploy" / "partition_tables.sql"
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 # What is about all threads by its nature: who is idle, counts, threads by what they say, runs by their id.
-ABOUT_ALL_THREADS = {"adopt", "count_cold", "find_threads", "idle_since", "overlong", "threads_of_runs", "wishing"}
+ABOUT_ALL_THREADS = {
+    *(
+        "adopt",
+        "all_threads",
+        "any_shortening",
+        "count_cold",
+        "find_threads",
+        "idle_since",
+        "labelled_threads",
+        "overlong",
+    ),
+    *("threads_of_runs", "wishing"),
+}
 CONDITIONS = ("Index Cond", "Filter", "Recheck Cond", "Hash Cond", "Merge Cond", "Join Filter")
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any, NoReturn
 
 import click
@@ -15,6 +16,8 @@ COMMANDS = {
     "doctor": "Check servers, rights, clocks and versions; say what to mend.",
     "demo": "Watch real agents and a worker move threads between two private servers.",
     "demote": "Archive threads and drop them from Redis now.",
+    "export": "Write threads into a portable file, as they are in both tiers.",
+    "import": "Bring threads in from a file of tier export, each whole or not at all.",
     "policy": "List, set or remove how long threads of one tenant, or single ones, are kept.",
     "promote": "Bring threads into Redis now.",
     "quarantine": "List threads that Postgres refused, or try them again.",
@@ -23,7 +26,7 @@ COMMANDS = {
     "status": "Show how many threads each tier has, what waits and who works.",
     "verify": "Compare both tiers row by row, of all threads in Redis or of some.",
 }
-_MODULES = {"delete": "move", "demote": "move", "promote": "move"}
+_MODULES = {"delete": "move", "demote": "move", "import": "bring", "promote": "move"}
 
 
 class LazyGroup(click.Group):
@@ -35,7 +38,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"worker.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
+        function = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command = getattr(import_module(f"worker.cli.{_MODULES.get(cmd_name, cmd_name)}"), function)
         assert isinstance(command, click.Command)  # noqa: S101 - the table above says so
         return command
 
