@@ -49,3 +49,15 @@ async def test_cancelled_calls_cross_no_answers(saver: TieredSaver, tiers: Tiers
         assert len(await thread.ids()) == 1
     async with asyncio.timeout(10):
         await asyncio.gather(*(tiers.cold.fetch("answers", {}) for _ in range(20)))
+
+
+async def test_calls_of_one_turn_share_few_writes(tiers: Tiers) -> None:
+    async def reads_of_the_server() -> int:
+        stats = (await tiers.hot.command("INFO", "stats")).decode()
+        return int(stats.split("total_reads_processed:")[1].split()[0])
+
+    await asyncio.gather(*(tiers.hot.command("PING") for _ in range(4)))
+    before = await reads_of_the_server()
+    await asyncio.gather(*(tiers.hot.command("PING") for _ in range(200)))
+
+    assert await reads_of_the_server() - before < 50
