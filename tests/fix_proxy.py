@@ -64,6 +64,11 @@ class Proxy:
         """How many connections are open."""
         return len(self._connections)
 
+    @property
+    def connections_waiting(self) -> int:
+        """How many have sent something since their last reply."""
+        return sum(connection.is_waiting for connection in self._connections.values())
+
     def accept_new(self) -> None:
         """Take new connections, always on the same port."""
         self._wait_for(self._listen())
@@ -150,6 +155,7 @@ class _Connection:
         self._client = reader, writer
         self._writers = [writer]
         self._replies: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED_REPLIES)
+        self.is_waiting = False
 
     async def run(self) -> None:
         """Carry bytes both ways until one side ends it or a fault does."""
@@ -182,6 +188,7 @@ class _Connection:
         reader, _ = self._client
         while request := await reader.read(_CHUNK_BYTES):
             self._proxy.request_bytes_total += len(request)
+            self.is_waiting = True
             server.write(request)
             await server.drain()
 
@@ -209,6 +216,7 @@ class _Connection:
                 self.reset()
                 return
             self._proxy.reply_bytes_total += len(reply)
+            self.is_waiting = False
             writer.write(reply)
             await writer.drain()
 

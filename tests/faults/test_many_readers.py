@@ -10,7 +10,7 @@ import pytest
 
 from saver import TieredSaver, hot
 from saver.archive import archive
-from saver.connect import Tiers
+from saver.connect import Tiers, connect
 from saver.demote import demote
 from saver.load import promote
 from tests.builders import Thread
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.patient
 READERS, PROCESSES = 100, 4
 READS_OF_PROCESS = 2
 VALUE_BYTES = 2_000_000
-POOL_SIZE, CALLS = 10, 40
+POOL_SIZE = 10
 
 
 async def archived(agent: TieredSaver, worker: Tiers, size_bytes: int, checkpoints: int) -> Thread:
@@ -136,10 +136,9 @@ async def test_reader_sees_what_was_committed_before_it_asked(
     await demote(worker, thread.thread_id)
     reader = Thread(either_family, thread.thread_id)
     async with TieredSaver(world.direct_config) as elsewhere:
-        sent = world.postgres_proxy.request_bytes_total
         world.postgres_proxy.hold_replies()
         early = asyncio.create_task(reader.values())
-        await eventually_async(lambda: is_sent(world, sent + 100))
+        await eventually_async(lambda: are_waiting(world, 1))
         other = Thread(elsewhere, thread.thread_id, versions=dict(thread.versions))
         await other.put({"x": [2]})
         assert await elsewhere.demote(thread.thread_id)
@@ -152,26 +151,35 @@ async def test_reader_sees_what_was_committed_before_it_asked(
     assert await late == {"x": [2]}
 
 
-async def is_sent(world: World, size_bytes: int) -> bool:
-    return world.postgres_proxy.request_bytes_total >= size_bytes
+async def are_waiting(world: World, connections: int) -> bool:
+    return world.postgres_proxy.connections_waiting >= connections
 
 
 @pytest.mark.parametrize("kind", ["promotions", "reads"])
 async def test_cold_work_runs_in_parallel_up_to_the_pool_size(
     world: World, agent: TieredSaver, worker: Tiers, kind: str
 ) -> None:
-    """PER-03: the same work by one task and by ten, each thread once."""
-    threads = [Thread(agent) for _ in range(2 * CALLS)]
-    await asyncio.gather(*(thread.put({"x": [1]}) for thread in threads))
-    await archive_and_evict(worker, threads)
-    world.postgres_proxy.reply_delay_ms = 20
-    await asyncio.gather(*(work(worker, thread, kind) for thread in threads[:POOL_SIZE]))  # the pool opens
+    """PER-03: as many threads as the pool has connections are under way at once, and the others wait their turn."""
+    threads = [Thread(agent) for _ in range(2 * POOL_SIZE)]
+    await asyncio.gather(*(thread.put({"x": [number]}) for number, thread in enumerate(threads)))
     await archive_and_evict(worker, threads)
 
-    alone = await seconds_of(several([work(worker, thread, kind) for thread in threads[:CALLS]], 1))
-    together = await seconds_of(several([work(worker, thread, kind) for thread in threads[CALLS:]], POOL_SIZE))
+    others = world.postgres_proxy.connections
+    filled = world.config.model_copy(update={"postgres_min_size": POOL_SIZE, "postgres_max_size": POOL_SIZE})
+    async with TieredSaver(filled) as reader, connect(filled) as promoter:
+        await reader.aget_tuple(Thread(reader).config())
+        await eventually_async(lambda: are_open(world, others + 2 * POOL_SIZE))
+        world.postgres_proxy.hold_replies()
+        answers = asyncio.gather(*(work(reader, promoter, thread, kind) for thread in threads))
+        await eventually_async(lambda: are_waiting(world, POOL_SIZE))
+        world.postgres_proxy.release_replies()
 
-    assert alone >= 5 * together, f"one by one {alone:.2f} s, ten at once {together:.2f} s"
+        expected = [True if kind == "promotions" else {"x": [number]} for number in range(2 * POOL_SIZE)]
+        assert await answers == expected
+
+
+async def are_open(world: World, connections: int) -> bool:
+    return world.postgres_proxy.connections >= connections
 
 
 async def archive_and_evict(worker: Tiers, threads: list[Thread]) -> None:
@@ -180,19 +188,8 @@ async def archive_and_evict(worker: Tiers, threads: list[Thread]) -> None:
         await worker.hot.call(hot.evict(worker.keys.thread(thread.thread_id), thread.thread_id, 0))
 
 
-def work(worker: Tiers, thread: Thread, kind: str) -> Coroutine[Any, Any, Any]:
-    return promote(worker, thread.thread_id) if kind == "promotions" else thread.values()
-
-
-async def several(work: list[Coroutine[Any, Any, Any]], tasks: int) -> None:
-    """All of it, by some tasks."""
-    waiting = iter(work)
-
-    async def task() -> None:
-        for one in waiting:
-            await one
-
-    await asyncio.gather(*(task() for _ in range(tasks)))
+def work(reader: TieredSaver, promoter: Tiers, thread: Thread, kind: str) -> Coroutine[Any, Any, Any]:
+    return promote(promoter, thread.thread_id) if kind == "promotions" else Thread(reader, thread.thread_id).values()
 
 
 async def seconds_of(work: Coroutine[Any, Any, Any]) -> float:

@@ -17,6 +17,8 @@ from tests.faults.world import World, frozen
 from tests.waiting import eventually, eventually_async
 
 MOST_REPLIES = 25
+# Round trips of a put and two writes together: a load asks Postgres once.
+LEAST_REPLIES = {("redis", "hot"): 2, ("redis", "archived"): 2, ("postgres", "hot"): 0, ("postgres", "archived"): 1}
 IDLE_SECONDS = 1.5  # three times TIER_REDIS_TIMEOUT: how long a frozen transaction keeps its locks
 STEPS = {
     "archive": ["archive: locked", "archive: log read", "archive: rows sent", "archive: committed"],
@@ -150,7 +152,7 @@ async def test_each_reply_of_a_put_may_be_lost(
         if proxy.is_reply_to_be_lost:
             break
 
-    assert number > 1 or (tier, place) == ("postgres", "hot")
+    assert number >= LEAST_REPLIES[tier, place]
     proxy.drop_next_reply(after=MOST_REPLIES * 100)
     assert await thread.ids() == ids
     await demote(worker, thread.thread_id)
