@@ -6,7 +6,7 @@ import secrets
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -178,13 +178,19 @@ def family_of(pid: int) -> list[int]:
 @contextmanager
 def frozen(*pids: int) -> Iterator[None]:
     """The processes stand still meanwhile; they neither answer nor close their connections."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
     try:
+        for pid in pids:
+            tell(pid, signal.SIGSTOP)
         yield
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            tell(pid, signal.SIGCONT)
+
+
+def tell(pid: int, number: signal.Signals) -> None:
+    """A session of Postgres may have ended by itself since it was listed."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 @contextmanager
