@@ -82,6 +82,13 @@ class Hints:
                 self._waiting.put_nowait(None)
             thread.join(SEND_SECONDS * 2)
 
+    def leave_to_parent(self) -> None:
+        """In a process that was forked: the thread and what it was to send are the parent's."""
+        self._waiting = Queue(MOST_WAITING)
+        self._thread = None
+        self._starting = Lock()
+        self._is_promotion_waiting = False
+
     def _give(self, hint: _Hint) -> bool:
         if ArqRedis is None:
             return False

@@ -6,11 +6,13 @@ and leaves everything else to a background event loop.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager
 from threading import Lock, Thread
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from saver.config import TierConfig
 from saver.connect import Tiers, connect
@@ -85,6 +87,18 @@ class Runtime:
         self._stack = AsyncExitStack()
         self._opening = Lock()
         self._blocking: tuple[BlockingRoute, Background] | None = None
+        _open_here.add(self)
+
+    def leave_to_parent(self) -> None:
+        """
+        In a process that was forked: forget what the parent opened, so that the next call opens its own.
+
+        Nothing is closed. The sockets and the selectors are the parent's too, and a farewell would end its connections.
+        """
+        _of_parent.append((self._stack, self._tiers, self._loop, self._blocking))
+        self._stack, self._tiers, self._loop, self._blocking = AsyncExitStack(), None, None, None
+        self._opening = Lock()
+        self.hints.leave_to_parent()
 
     # ---- for the event loop
 
@@ -147,3 +161,15 @@ class Runtime:
             return background.run(work)
 
         return run_blocking(steps, hot.call, slow)
+
+
+_open_here: WeakSet[Runtime] = WeakSet()
+_of_parent: list[Any] = []  # kept: what is collected says goodbye
+
+
+def _leave_to_parent() -> None:
+    for runtime in list(_open_here):
+        runtime.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,14 +1,24 @@
 """One saver for many: copies, tasks and threads share it, and a call that is cancelled harms none of them."""
 
 import asyncio
+import gc
+import os
 import random
+import traceback
+from collections.abc import Callable
 
+import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from saver import TierConfig, TieredSaver
 from saver.connect import Tiers
 from tests.builders import Thread
 from tests.driven import MOVES
+from tests.faults.world import BlockingFamily
+
+
+CALLS_OF_A_CHILD = 20
+forks = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
 class Money:
@@ -61,3 +71,79 @@ async def test_calls_of_one_turn_share_few_writes(tiers: Tiers) -> None:
     await asyncio.gather(*(tiers.hot.command("PING") for _ in range(200)))
 
     assert await reads_of_the_server() - before < 50
+
+
+def in_children(work: Callable[[int], None], *, children: int) -> list[int]:
+    """Fork, let each child work and end without a clean-up of what it has from here. Their exit codes."""
+    pids = []
+    for number in range(children):
+        pid = os.fork()
+        if pid:
+            pids.append(pid)
+            continue
+        try:
+            work(number)
+            gc.collect()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return pids
+
+
+def codes_of(pids: list[int]) -> list[int]:
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+
+
+async def steps(thread: Thread) -> None:
+    """Write, read, be archived and dropped, read again."""
+    for number in range(CALLS_OF_A_CHILD):
+        await thread.put({"mark": [thread.thread_id, number]})
+        assert await thread.values() == {"mark": [thread.thread_id, number]}
+    await asyncio.to_thread(thread.saver.demote, thread.thread_id)
+    assert await thread.values() == {"mark": [thread.thread_id, CALLS_OF_A_CHILD - 1]}
+    assert len(await thread.ids()) == CALLS_OF_A_CHILD
+
+
+@forks
+def test_saver_used_before_a_fork_works_in_parent_and_children(config: TierConfig) -> None:
+    """As with `gunicorn --preload`: each process has its own connections, and no answer reaches another one."""
+    with BlockingFamily(config) as saver:
+        asyncio.run(steps(Thread(saver, "before")))
+
+        pids = in_children(lambda number: asyncio.run(steps(Thread(saver, f"child-{number}"))), children=3)
+        asyncio.run(steps(Thread(saver, "meanwhile")))
+
+        assert codes_of(pids) == [0, 0, 0]
+        asyncio.run(steps(Thread(saver, "afterwards")))
+        assert {found.thread_id for found in saver.list_threads()} == {
+            *("before", "meanwhile", "afterwards"),
+            *(f"child-{number}" for number in range(3)),
+        }
+
+
+@forks
+async def test_async_saver_open_at_a_fork_stays_whole_and_can_be_entered_in_the_child(
+    config: TierConfig, saver: TieredSaver, thread: Thread
+) -> None:
+    await thread.put({"x": ["parent"]})
+
+    def work(_: int) -> None:
+        async def enter() -> None:
+            async with saver:
+                await Thread(saver, "child").put({"x": ["child"]})
+
+        asyncio._set_running_loop(None)  # the child begins anew, as a forked server's worker does
+        asyncio.run(enter())
+
+    pids = in_children(work, children=2)
+    for number in range(CALLS_OF_A_CHILD):
+        await thread.put({"x": [number]})
+        assert await thread.values() == {"x": [number]}
+    assert await asyncio.to_thread(codes_of, pids) == [0, 0]
+
+    assert await Thread(saver, "child").values() == {"x": ["child"]}
+    await thread.put({"x": ["afterwards"]})
+    assert await saver.demote(thread.thread_id)
+    assert await thread.values() == {"x": ["afterwards"]}
