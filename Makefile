@@ -13,11 +13,12 @@ CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.14 python3.11 python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help test check fmt demo bench bench-archive bench-memory bench-growth bench-retention bench-cold bench-plot chaos mutants
+.PHONY: help test test-peers check fmt demo bench bench-archive bench-memory bench-growth bench-retention bench-cold bench-plot chaos mutants
 .PHONY: lock audit clean
 
 help:
 	@echo 'make test    install into .venv when needed, then the linters and all tests'
+	@echo 'make test-peers  import what the real langgraph-checkpoint-redis writes (installs it; RECORD=1 records that anew)'
 	@echo 'make check   the linters and the type checker only'
 	@echo 'make fmt     format, and repair what the linter can repair'
 	@echo 'make demo    watch threads move between the tiers for about a minute'
@@ -31,6 +32,10 @@ help:
 
 test: check
 	$(BIN)/python -m pytest -q
+
+# Some of it in an environment of its own, below .venv-bench.
+test-peers: $(READY)
+	TEST_PEERS=$(if $(RECORD),record,run) $(BIN)/python -m pytest -q tests/peers
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -47,17 +47,17 @@ async def take_out(tiers: Tiers, thread_id: str) -> PortableThread | None:
 
 async def bring_in(tiers: Tiers, thread: PortableThread, *, merge: bool = False) -> Brought:
     """
-    Store a thread. With `merge` it is added to one of that id that is here: what both have is as in the one that comes.
+    Store a thread. One of that id that is here must be an earlier state of it, so that all it has comes again.
 
-    Raises ThreadExists, HotTierError, ColdTierError.
+    With `merge` it is added to any that is here: what both have is as in the one that comes. Raises ThreadExists,
+    HotTierError, ColdTierError.
     """
     thread_id, rows = thread
     if not _lacking(rows, await _read(tiers, thread_id)):
         return Brought.THERE
 
     async def change(transaction: Transaction) -> None:
-        [(is_there,)] = await transaction.fetch("cold_has", {"thread_id": thread_id})
-        if is_there and not merge:
+        if not merge and _lacking(rows_from(await transaction.fetch("read_thread", {"thread_id": thread_id})), rows):
             raise ThreadExists("a thread of this id is here and has other content; delete it first, or say --merge")
         for part in _parts(rows):
             await transaction.fetch_many(upserts([(thread_id, part)]))

@@ -17,7 +17,7 @@ COMMANDS = {
     "demo": "Watch real agents and a worker move threads between two private servers.",
     "demote": "Archive threads and drop them from Redis now.",
     "export": "Write threads into a portable file, as they are in both tiers.",
-    "import": "Bring threads in from a file of tier export, each whole or not at all.",
+    "import": "Bring threads in from a file of tier export or another saver, each whole or not at all.",
     "policy": "List, set or remove how long threads of one tenant, or single ones, are kept.",
     "promote": "Bring threads into Redis now.",
     "quarantine": "List threads that Postgres refused, or try them again.",
