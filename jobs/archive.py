@@ -28,6 +28,7 @@ class ArchiveTurn:
     trimmed_rows: int = 0
     quarantined: int = 0
     ghosts: int = 0
+    contended: int = 0  # left to another worker, which was moving them
     is_done: bool = False  # nothing is due any more
 
     def add(self, archived: Archived) -> None:
@@ -64,6 +65,7 @@ async def archive_batch(tiers: Tiers, thread_ids: Sequence[str], done: ArchiveTu
         done.quarantined += await set_aside(tiers, thread_ids[0], error)
         return Archived()
     done.add(found)
+    done.contended += len(thread_ids) - len(found.clean) - len(found.partial)
     return found
 
 

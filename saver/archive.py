@@ -64,7 +64,7 @@ async def archive(tiers: Tiers, thread_ids: Sequence[str], *, wait: bool = False
     result = Archived(clean=set(found.clean), ghosts=len(found.ghosts))
     requests = []
     for batch, rows in found.copied:
-        result.threads += 1
+        result.threads += bool(rows)  # none: another archiver committed them, and this one acknowledges
         result.rows += len(rows)
         result.size_bytes += rows.size_bytes
         keys = tiers.keys.thread(batch.thread_id)

@@ -8,7 +8,9 @@ The sorted sets in Redis are the truth; the worker's sweep finds in them whateve
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from queue import Full, Queue
 from threading import Lock, Thread
 from typing import Any
@@ -29,6 +31,12 @@ MOST_WAITING = 256
 SEND_SECONDS = 2.0
 BUCKET_SECONDS = 5.0
 PROMOTE_BUCKET_SECONDS = 0.25  # somebody is about to write; one job serves all who read in it
+# So long a job of a killed worker bars its id. Ids begin anew after it, so no more of a job than its buckets can wait.
+BARRED_SECONDS = 40.0
+# arq takes jobs by the time they are due. A promotion goes before all that waits, for none waits longer than a day;
+# what frees Redis goes before a turn of retention that was queued a little earlier, and so starves none.
+WAITS_MOST = timedelta(days=1)
+HEAD_STARTS = {"promote": 2 * WAITS_MOST, "archive": timedelta(seconds=10), "demote": timedelta(seconds=10)}
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +54,16 @@ def bucket_seconds(name: str) -> float:
 
 
 def job_id(config: TierConfig, name: str, partition: int | None, moment: float) -> str:
-    """One job per partition and bucket, whoever asks for it."""
+    """One job per partition and bucket, whoever asks for it; few, however long nobody takes them."""
     where = "all" if partition is None else partition
-    return f"{config.key_prefix}:{name}:{where}:{int(moment / bucket_seconds(name))}"
+    seconds = bucket_seconds(name)
+    return f"{config.key_prefix}:{name}:{where}:{int(moment / seconds) % int(BARRED_SECONDS / seconds)}"
+
+
+def place_in_line(name: str, wait: timedelta = timedelta(0)) -> Mapping[str, Any]:
+    """What makes arq take a job before others that wait, or not before a time."""
+    head_start = timedelta(0) if wait else HEAD_STARTS.get(name, timedelta(0))
+    return {"_defer_until": datetime.now(UTC) + wait - head_start, "_expires": wait + WAITS_MOST}
 
 
 class Hints:
@@ -114,9 +129,10 @@ class Hints:
                     await self._send(redis, hint)
                     continue
                 self._is_promotion_waiting = False
-                if not await self._send(redis, hint):
-                    self.promote()  # somebody else's job is there, and may have looked already
+                is_sent = await self._send(redis, hint)
                 await asyncio.sleep(PROMOTE_BUCKET_SECONDS)
+                if not is_sent:  # somebody else's job is there, and may have looked already; the next one has not
+                    await self._send(redis, hint)
         finally:
             await redis.aclose()
 
@@ -129,7 +145,7 @@ class Hints:
                     name,
                     partition,
                     _job_id=job_id(self._config, name, partition, time.time()),
-                    _defer_by=self._config.archive_wait if name == "archive" else None,
+                    **place_in_line(name, self._config.archive_wait if name == "archive" else timedelta(0)),
                 )
         except (RedisError, OSError, TimeoutError) as error:
             log.debug("hint not sent", extra={"job": name, "reason": type(error).__name__})

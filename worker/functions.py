@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,11 +22,12 @@ from jobs.retention import Place
 from jobs.sweep import sweep as sweep_partitions
 from saver.connect import Tiers
 from saver.errors import ColdTierError, HotTierError
-from saver.queue import bucket_seconds, job_id
+from saver.queue import bucket_seconds, job_id, place_in_line
 from saver.survey import shared
 from worker import metrics
 from worker.breaker import Breaker
 from worker.queue import QueueRedis
+from worker.shares import Shares
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -43,16 +44,23 @@ class Work:
 
     tiers: Tiers
     queue: QueueRedis
+    shares: Shares = field(default_factory=Shares)
     breaker: Breaker = field(default_factory=Breaker)
     successes: metrics.Successes = field(default_factory=metrics.Successes)
     running: set[tuple[str, int | None]] = field(default_factory=set)
 
     async def ask(self, job: str, partition: int | None, *, later: bool = False) -> None:
-        """Queue a job once per partition and few seconds; `later` while one of that name still runs."""
+        """
+        Queue a job once per partition and few seconds; `later` while one of that name still runs.
+
+        Who had a turn and is not done stands in line like all others: one kind of work does not keep out the rest.
+        """
         if self.breaker.is_paused:
             return
         moment = time.time() + (bucket_seconds(job) if later else 0)
-        await self.queue.enqueue_job(job, partition, _job_id=job_id(self.tiers.config, job, partition, moment))
+        place = place_in_line("" if later else job)
+        name = job_id(self.tiers.config, job, partition, moment)
+        await self.queue.enqueue_job(job, partition, _job_id=name, **place)
 
     @asynccontextmanager
     async def attempt(self, job: str) -> AsyncIterator[None]:
@@ -172,9 +180,10 @@ async def is_retention_overdue(tiers: Tiers, successes: metrics.Successes) -> bo
 async def _move(ctx: Context, job: str, partition: int | None, move: Callable[[Work], Awaitable[bool]]) -> None:
     work: Work = ctx["work"]
     # A second job on the same partition would wait for the first; what it might miss, the sweep finds.
-    if (job, partition) in work.running or not work.breaker.lets_pass():
+    if (job, partition) in work.running or not work.shares.has_room(job, partition) or not work.breaker.lets_pass():
         return
     work.running.add((job, partition))
+    work.shares.take(job)
     try:
         async with work.attempt(job):
             if work.breaker.is_probing:
@@ -184,6 +193,9 @@ async def _move(ctx: Context, job: str, partition: int | None, move: Callable[[W
                 await work.ask(job, partition, later=True)
     finally:
         work.running.discard((job, partition))
+        if put_off := work.shares.give_back(job):
+            with suppress(RedisError, OSError):  # then the sweep asks for it
+                await work.ask(*put_off)
 
 
 def tell_of_empty_redis() -> None:
@@ -201,5 +213,6 @@ def _count_archived(job: str, done: ArchiveTurn) -> None:
     metrics.ARCHIVED_THREADS.inc(done.threads)
     metrics.ARCHIVED_ROWS.inc(done.rows)
     metrics.ARCHIVED_BYTES.inc(done.size_bytes)
+    metrics.CONTENDED_THREADS.inc(done.contended)
     metrics.TRIMMED_ROWS.inc(done.trimmed_rows)
     metrics.JOB_FAILURES.labels(job, "refused").inc(done.quarantined)

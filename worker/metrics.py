@@ -32,6 +32,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series fo
 ARCHIVED_THREADS = Counter("tier_archived_threads", "Threads whose log was copied to Postgres.")
 ARCHIVED_ROWS = Counter("tier_archived_rows", "Rows copied to Postgres.")
 ARCHIVED_BYTES = Counter("tier_archived_bytes", "Bytes of content copied to Postgres.")
+CONTENDED_THREADS = Counter(
+    "tier_contended_threads", "Threads that a job left to another worker, which was moving them at that moment."
+)
 TRIMMED_ROWS = Counter("tier_trimmed_rows", "Rows of threads in use that left Redis after they were archived.")
 DEMOTED_THREADS = Counter("tier_demoted_threads", "Threads that left Redis because they were idle.")
 VANISHED_THREADS = Counter("tier_vanished_threads", "Threads that ended with TIER_ON_IDLE=expire, in Redis alone.")

@@ -29,6 +29,7 @@ from worker.health import Probes, serve
 from worker.logs import configure_logging
 from worker.presence import present
 from worker.relief import relieving
+from worker.shares import Shares
 
 # A killed worker's job is free again after this and the 10 s that arq adds.
 JOB_SECONDS = 30
@@ -105,7 +106,7 @@ async def startup(config: WorkerConfig, ctx: Context) -> None:
             await warn_of_eviction(tiers)
             if tiers.is_first_use and await cold_threads(tiers):
                 tell_of_empty_redis()
-            ctx["work"] = Work(tiers, ctx["redis"])
+            ctx["work"] = Work(tiers, ctx["redis"], Shares(config.worker_jobs))
             await stack.enter_async_context(relieving(ctx))
             await stack.enter_async_context(present(tiers, ctx["redis"]))
             await stack.enter_async_context(serve(config, Probes(tiers, ctx["redis"]).routes))

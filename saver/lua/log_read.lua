@@ -1,7 +1,8 @@
 --[[
 Read the rows of a thread that are not in Postgres yet, oldest first.
 
-Of a suspect copy the positions that Postgres has seen are left out: newer values may stand there.
+The positions that Postgres has seen are left out: another archiver has committed them and is about to acknowledge, or
+the copy is suspect, and newer values may stand there.
 A checkpoint row that is logged again behind the cut waits for its later entry: its blobs may lie there too.
 
 KEYS    1 thread   2 log   3 load token   4 dirty   5 idle   6 wanted   7 quarantine
@@ -19,7 +20,7 @@ local incarnation, history, tail = cmsgpack.unpack(packed)
 local names, seen, order, size, count = redis.call('LRANGE', KEYS[2], 0, -1), {}, {}, 0, 0
 local values, given, newer = {}, {}, {}
 local suspect, skip = history ~= HISTORY, 0
-if suspect and incarnation == tonumber(ARGV[3]) then
+if incarnation == tonumber(ARGV[3]) then
   skip = math.max(ARGV[4] - (tail - length), 0)
 end
 for i = 1, length do
