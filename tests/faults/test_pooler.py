@@ -1,4 +1,4 @@
-"""Behind pgbouncer in transaction mode, with fewer server connections than there are clients."""
+"""CFG-02: behind pgbouncer in transaction mode, with fewer server connections than there are clients."""
 
 import asyncio
 import os
@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from jobs.retain import retain
 from saver import TierConfig, TieredSaver
 from saver.archive import archive
 from saver.connect import Tiers, connect
@@ -24,6 +26,7 @@ from tests.builders import Thread
 from tests.conforming import CAPABILITIES, failures
 from tests.driven import Family
 from tests.faults.world import World
+from tests.movement.steps import with_settings
 from tests.waiting import eventually
 from worker.embedded.server import free_port
 
@@ -134,7 +137,7 @@ async def test_locks_exclude_each_other_through_the_pooler(world: World, movers:
     assert found == [0]
 
 
-async def test_delete_and_setup_work_and_stay_within_the_schema(world: World, movers: list[Tiers]) -> None:
+async def test_delete_retain_and_setup_work_and_stay_within_the_schema(world: World, movers: list[Tiers]) -> None:
     async with TieredSaver(movers[0].config) as saver:
         thread = Thread(saver)
         await thread.put({"x": [1]})
@@ -144,6 +147,12 @@ async def test_delete_and_setup_work_and_stay_within_the_schema(world: World, mo
         await asyncio.gather(*(tiers.cold.setup() for tiers in movers))
 
         assert await thread.latest() is None
+        old = Thread(saver)
+        await old.put({"x": [1]})
+        await saver.demote(old.thread_id)
+        retaining = with_settings(movers[2], retain_for=timedelta(milliseconds=1))
+        assert (await retain(retaining)).deleted == 1
+        assert await old.latest() is None
     places = world.postgres("select distinct schemaname from pg_tables where tablename ~ '^(checkpoint|tier_)'")
     assert places == [(world.name,)]
     assert is_at_rest(world)

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from jobs.archive import archive_due
 from jobs.demote import demote_due
 from saver import TierConfig, TieredSaver, survey
-from saver.connect import connect
+from saver.connect import Tiers, connect
 from saver.demote import demote
 from saver.errors import HotTierError
 from tests.builders import Thread
@@ -26,6 +26,7 @@ IDS = ["t1", "x:y", "{", "a}b{c", "}x", "{}", "{p000}"]
 async def test_a_thread_of_any_id_lives_on_a_cluster(
     cluster: Cluster, on_cluster: TierConfig, family: type[TieredSaver]
 ) -> None:
+    """CFG-04: put, demote, read, load, list, the scan for what is idle, delete."""
     async with family(on_cluster) as saver, connect(on_cluster) as tiers:
         threads = [Thread(saver, thread_id) for thread_id in IDS]
         for thread in threads:
@@ -35,11 +36,20 @@ async def test_a_thread_of_any_id_lives_on_a_cluster(
             assert await thread.values() == {"x": [thread.thread_id]}
             second = await thread.put({"x": [2]})
             assert await thread.ids() == [second, first]
+        await eventually_async(lambda: nothing_is_hot(tiers))
         for thread in threads:
+            assert await thread.values() == {"x": [2]}
             await saver.adelete_thread(thread.thread_id)
             assert await thread.latest() is None
 
     assert {key for key in cluster.all_keys() if b"}:thread:" in key or b"}:log:" in key} == set()
+
+
+async def nothing_is_hot(tiers: Tiers) -> bool:
+    """Whether looking for what is idle in all partitions has left nothing in Redis."""
+    for partition in range(16):
+        await demote_due(tiers, partition)
+    return (await survey.survey_hot(tiers)).threads == 0
 
 
 async def test_what_concerns_all_partitions_is_split(cluster: Cluster, on_cluster: TierConfig) -> None:

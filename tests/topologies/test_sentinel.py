@@ -104,3 +104,39 @@ def test_the_doctor_looks_at_the_primary(watched: Watched, doctor: Doctor) -> No
     report = doctor.reports(TIER_REDIS_URL=watched.url, TIER_KEY_PREFIX="untouched")["redis"]
 
     assert "replicas: 2, up to date" in report["facts"]
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+async def test_a_failover_under_load_loses_nothing_that_was_written_through(
+    watched: Watched, behind: TierConfig, family: type[TieredSaver]
+) -> None:
+    """Agents write without a pause while the primary is killed; what replication had not sent yet is in Postgres."""
+    through = behind.model_copy(update={"write_mode": "through"})
+    async with family(through) as saver:
+        threads = [Thread(saver) for _ in range(8)]
+        acknowledged: dict[str, list[str]] = {thread.thread_id: [] for thread in threads}
+        old, is_over = watched.primary, asyncio.Event()
+
+        async def write(thread: Thread) -> None:
+            number = 0
+            while not is_over.is_set():
+                number += 1
+                acknowledged[thread.thread_id].append(await until_it_works(partial(thread.put, {"x": [number]})))
+
+        tasks = [asyncio.create_task(write(thread)) for thread in threads]
+        await eventually_async(lambda: _has_all(acknowledged, 3))
+        old.kill()
+        await asyncio.to_thread(eventually, lambda: watched.has_failed_over(old), within_seconds=30)
+        sizes = {name: len(ids) + 2 for name, ids in acknowledged.items()}
+        await eventually_async(lambda: _has_all(acknowledged, max(sizes.values())), within_seconds=40)
+        is_over.set()
+        await asyncio.gather(*tasks)
+
+        for thread in threads:
+            found = await thread.ids()
+            assert set(acknowledged[thread.thread_id]) <= set(found)
+            assert found[0] == acknowledged[thread.thread_id][-1]
+
+
+async def _has_all(acknowledged: dict[str, list[str]], least: int) -> bool:
+    return all(len(ids) >= least for ids in acknowledged.values())
