@@ -6,8 +6,10 @@ holds the very bytes that this process packed; a tag in front of them says so. W
 memory in Redis and never a value.
 """
 
+import os
 from threading import Lock
 from typing import NamedTuple
+from weakref import WeakSet
 
 from saver import unique
 from saver.pack import TAG_BYTES, blob_body, pack_blob, pack_body, pack_patch
@@ -33,6 +35,11 @@ class Recent:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
+        self.begin_anew()
+        _in_use.add(self)
+
+    def begin_anew(self) -> None:
+        """In a process that was forked: another thread of the parent may have held the lock, half way through."""
         self._size_bytes = 0
         self._last: dict[tuple[str, ...], _Last] = {}
         self._lock = Lock()
@@ -58,3 +65,14 @@ class Recent:
             self._size_bytes += len(last.body) - (len(known.body) if known else 0)
             while self._size_bytes > self._most_bytes:
                 self._size_bytes -= len(self._last.pop(next(iter(self._last))).body)
+
+
+_in_use: WeakSet[Recent] = WeakSet()
+
+
+def _begin_anew() -> None:
+    for recent in list(_in_use):
+        recent.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

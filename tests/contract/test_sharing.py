@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import random
+import signal
 import traceback
 from collections.abc import Callable
 
@@ -17,6 +18,7 @@ from tests.driven import MOVES
 from tests.faults.world import BlockingFamily
 
 CALLS_OF_A_CHILD = 20
+SECONDS_OF_A_CHILD = 20
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -120,6 +122,22 @@ def test_saver_used_before_a_fork_works_in_parent_and_children(config: TierConfi
             *("before", "meanwhile", "afterwards"),
             *(f"child-{number}" for number in range(3)),
         }
+
+
+@forks
+def test_fork_in_the_middle_of_another_threads_put_leaves_the_child_no_lock_to_wait_for(config: TierConfig) -> None:
+    """One thread of the parent stands inside the memory of recent values, as one that a fork stops there for ever."""
+    with BlockingFamily(config) as saver:
+        asyncio.run(Thread(saver, "before").put({"x": ["long"] * 500}))
+
+        def work(number: int) -> None:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(SECONDS_OF_A_CHILD)
+            asyncio.run(Thread(saver, f"child-{number}").put({"x": ["long"] * 500}))
+
+        with saver._codec.recent._lock:
+            pids = in_children(work, children=1)
+        assert codes_of(pids) == [0]
 
 
 @forks
