@@ -119,22 +119,24 @@ class Hints:
         return True
 
     def _run(self) -> None:
-        asyncio.run(self._serve())
+        # It waits in this thread, which ends with the process; a thread of an executor would keep the process alive.
+        with asyncio.Runner() as runner:
+            redis = hint_client(self._config)
+            try:
+                while (hint := self._waiting.get()) is not None:
+                    runner.run(self._pass_on(redis, hint))
+            finally:
+                runner.run(redis.aclose())
 
-    async def _serve(self) -> None:
-        redis = hint_client(self._config)
-        try:
-            while (hint := await asyncio.to_thread(self._waiting.get)) is not None:
-                if hint[0] == "archive":
-                    await self._send(redis, hint)
-                    continue
-                self._is_promotion_waiting = False
-                is_sent = await self._send(redis, hint)
-                await asyncio.sleep(PROMOTE_BUCKET_SECONDS)
-                if not is_sent:  # somebody else's job is there, and may have looked already; the next one has not
-                    await self._send(redis, hint)
-        finally:
-            await redis.aclose()
+    async def _pass_on(self, redis: Any, hint: _Hint) -> None:
+        if hint[0] == "archive":
+            await self._send(redis, hint)
+            return
+        self._is_promotion_waiting = False
+        is_sent = await self._send(redis, hint)
+        await asyncio.sleep(PROMOTE_BUCKET_SECONDS)
+        if not is_sent:  # somebody else's job is there, and may have looked already; the next one has not
+            await self._send(redis, hint)
 
     async def _send(self, redis: Any, hint: _Hint) -> bool:
         """False if the same job is there already. A hint that cannot be sent is dropped."""

@@ -5,6 +5,8 @@ import gc
 import os
 import random
 import signal
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable
 
@@ -16,6 +18,7 @@ from saver.connect import Tiers
 from tests.builders import Thread
 from tests.driven import MOVES
 from tests.faults.world import BlockingFamily
+from tests.fix_worker import variables_of
 
 CALLS_OF_A_CHILD = 20
 SECONDS_OF_A_CHILD = 20
@@ -164,3 +167,33 @@ async def test_async_saver_open_at_a_fork_stays_whole_and_can_be_entered_in_the_
     await thread.put({"x": ["afterwards"]})
     assert await saver.demote(thread.thread_id)
     assert await thread.values() == {"x": ["afterwards"]}
+
+
+LEFT_OPEN = """
+import time
+from langgraph.graph import START, MessagesState, StateGraph
+from saver import TieredSaver
+
+saver = TieredSaver.from_env()
+graph = StateGraph(MessagesState).add_node("answer", lambda _: {"messages": [("ai", "hello")]})
+graph = graph.add_edge(START, "answer").compile(checkpointer=saver)
+config = {"configurable": {"thread_id": "left-open"}}
+graph.invoke({"messages": [("user", "hello")]}, config)
+saver.demote("left-open")
+print(len(graph.get_state(config).values["messages"]))
+time.sleep(1)  # its hints are sent, and whoever sends them waits for more
+"""
+
+
+def test_process_that_leaves_its_saver_open_ends(config: TierConfig) -> None:
+    """Nothing that waits for its next hint may keep the process alive."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN],
+        env=variables_of(config),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
