@@ -13,7 +13,7 @@ CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.14 python3.11 python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help test test-peers check fmt demo bench bench-archive bench-memory bench-growth bench-retention bench-cold bench-plot bench-workers chaos mutants
+.PHONY: help test test-peers check fmt demo bench bench-archive bench-memory bench-growth bench-retention bench-cold bench-plot bench-workers bench-costs simulate chaos mutants
 .PHONY: lock audit clean
 
 help:
@@ -23,7 +23,8 @@ help:
 	@echo 'make fmt     format, and repair what the linter can repair'
 	@echo 'make demo    watch threads move between the tiers for about a minute'
 	@echo 'make bench   compare with other savers (BENCH_OPTIONS=--help); also bench-archive, bench-memory, bench-growth,'
-	@echo '             bench-retention, bench-cold, bench-plot, bench-workers'
+	@echo '             bench-retention, bench-cold, bench-plot, bench-workers, bench-costs'
+	@echo 'make simulate  print the tables of deploy/SCALING.md from what bench-costs measured'
 	@echo 'make chaos   agents write, workers move, faults strike, everything is read back (MINUTES=5 SEED=7 CHAOS_OPTIONS=--through)'
 	@echo 'make mutants take each guard of the protocol out and see that a test fails (GUARDS="drop trim" for some)'
 	@echo 'make lock    resolve requirements.lock anew (LOCK_OPTIONS=--upgrade for newer versions)'
@@ -54,8 +55,11 @@ demo: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH_OPTIONS)
 
-bench-archive bench-memory bench-growth bench-retention bench-cold bench-plot bench-workers: bench-%: $(READY)
+bench-archive bench-memory bench-growth bench-retention bench-cold bench-plot bench-workers bench-costs: bench-%: $(READY)
 	$(BIN)/python -m tests.bench.$* $(BENCH_OPTIONS)
+
+simulate: $(READY)
+	$(BIN)/python -m tests.bench.simulate
 
 chaos: $(READY)
 	$(BIN)/python -m tests.faults.chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED)) $(CHAOS_OPTIONS)

@@ -26,7 +26,7 @@ select (select sum(octet_length(thread_id || checkpoint_ns || checkpoint_id || c
 """
 
 
-async def _used(tiers: Tiers) -> int:
+async def used_bytes(tiers: Tiers) -> int:
     """Bytes of data: without the buffers of connections."""
     await tiers.hot.command("MEMORY", "PURGE")
     lines = (await tiers.hot.command("INFO", "memory")).decode().splitlines()
@@ -34,7 +34,7 @@ async def _used(tiers: Tiers) -> int:
     return int(info["used_memory"]) - int(info["mem_clients_normal"])
 
 
-async def _without_tokens(tiers: Tiers, ids: list[str]) -> None:
+async def without_tokens(tiers: Tiers, ids: list[str]) -> None:
     """Wait until the load tokens of new threads are gone; they live for some seconds."""
     tokens = [tiers.keys.thread(thread_id).token for thread_id in ids]
     while await tiers.hot.command("EXISTS", *tokens):  # noqa: ASYNC110 - Redis has no event for it
@@ -46,14 +46,14 @@ async def run(threads: int, checkpoints: int) -> str:
         config = TierConfig(redis_url=servers.redis_url, postgres_url=servers.postgres_url)
         async with TieredSaver(config) as saver, connect(config) as tiers:
             await fill(saver, 2, 1)
-            before = await _used(tiers)
+            before = await used_bytes(tiers)
             ids = await fill(saver, threads, checkpoints)
-            await _without_tokens(tiers, ids)
-            untrimmed = (await _used(tiers) - before) / threads
+            await without_tokens(tiers, ids)
+            untrimmed = (await used_bytes(tiers) - before) / threads
             for first in range(0, threads, config.batch_threads):
                 await archive(tiers, ids[first : first + config.batch_threads])
             await tiers.hot.call_many([hot.trim(tiers.keys.thread(thread_id), thread_id, 1) for thread_id in ids])
-            trimmed = (await _used(tiers) - before) / threads
+            trimmed = (await used_bytes(tiers) - before) / threads
         async with await AsyncConnection.connect(servers.postgres_url) as connection:
             [total] = await (await connection.execute(RAW)).fetchone() or [0]
             raw = float(total) / threads
