@@ -26,6 +26,7 @@ help:
 	@echo '             bench-retention, bench-cold, bench-plot, bench-workers, bench-costs'
 	@echo 'make simulate  print the tables of deploy/SCALING.md from what bench-costs measured'
 	@echo 'make chaos   agents write, workers move, faults strike, everything is read back (MINUTES=5 SEED=7 CHAOS_OPTIONS=--through)'
+	@echo '             with CLUSTER=1 on a cluster whose primaries are killed and fail over'
 	@echo 'make mutants take each guard of the protocol out and see that a test fails (GUARDS="drop trim" for some)'
 	@echo 'make lock    resolve requirements.lock anew (LOCK_OPTIONS=--upgrade for newer versions)'
 	@echo 'make audit   look for known weaknesses of the locked versions (needs the network)'
@@ -62,7 +63,8 @@ simulate: $(READY)
 	$(BIN)/python -m tests.bench.simulate
 
 chaos: $(READY)
-	$(BIN)/python -m tests.faults.chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED)) $(CHAOS_OPTIONS)
+	$(BIN)/python -m tests.faults.chaos --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED)) $(if $(CLUSTER),--cluster --through) \
+	  $(CHAOS_OPTIONS)
 
 mutants: $(READY)
 	$(BIN)/python -m tests.movement.mutants $(GUARDS)

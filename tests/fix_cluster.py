@@ -90,11 +90,11 @@ def slot_of_partition(prefix: str, number: int) -> int:
     return slot_of(f"{prefix}:{{p{number:03}}}:dirty")
 
 
-def make_cluster(start_node: StartNode) -> Cluster:
+def make_cluster(start_node: StartNode, node_timeout_ms: int = NODE_TIMEOUT_MS) -> Cluster:
     """Start six nodes and join them."""
     settings = {
         "cluster-enabled": "yes",
-        "cluster-node-timeout": NODE_TIMEOUT_MS,
+        "cluster-node-timeout": node_timeout_ms,
         "cluster-replica-validity-factor": 0,
         "repl-diskless-sync-delay": 0,
     }

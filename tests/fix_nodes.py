@@ -83,6 +83,11 @@ class RedisNode:
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 
+    def thaw(self) -> None:
+        """It goes on as if nothing had been."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """kill -9."""
         if self.process is not None:

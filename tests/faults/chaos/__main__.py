@@ -24,7 +24,8 @@ from saver.demote import demote
 from tests.faults.chaos.check import KINDS, Reckoning
 from tests.faults.chaos.crew import AGENTS, Crew
 from tests.faults.chaos.history import Expected, acknowledged_in, read_notes, violations_in
-from tests.faults.chaos.strikes import LOSSES, STRIKES, Storm
+from tests.faults.chaos.nodes import ClusterWorld, NodeStrikes, nodes_in
+from tests.faults.chaos.strikes import LOSSES, STRIKES, Storm, Strike
 from tests.faults.world import World
 from tests.fix_proxy import Proxy
 from worker.embedded import Embedded
@@ -49,6 +50,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--through", action="store_true", help="all agents write through, and Redis loses data too")
+    parser.add_argument("--cluster", action="store_true", help="the hot tier is a cluster, whose nodes fail over")
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
@@ -56,8 +58,8 @@ def main() -> int:
         proxies = [
             stack.enter_context(Proxy("127.0.0.1", port)) for port in (servers.redis_port, servers.postgres_port)
         ]
-        world = World(servers, *proxies)
-        faults, crew = rage(world, folder, options)
+        world, strikes = world_of(stack, servers, proxies, folder, options)
+        faults, crew = rage(world, folder, options, strikes)
         threads = read_notes(crew.notes).threads
         for thread in threads.values():
             thread.pass_time(time.monotonic())
@@ -71,14 +73,32 @@ def main() -> int:
     return 1 if reckoning.violations.total() else 0
 
 
-def rage(world: World, folder: Path, options: argparse.Namespace) -> tuple[Counter[str], Crew]:
+def world_of(
+    stack: ExitStack, servers: Embedded, proxies: list[Proxy], folder: Path, options: argparse.Namespace
+) -> tuple[World, dict[str, Strike]]:
+    """Where it happens, and what can strike there."""
+    if not options.cluster:
+        return World(servers, *proxies), {**STRIKES, **(LOSSES if options.through else {})}
+    world = ClusterWorld(servers, *proxies)
+    world.cluster = stack.enter_context(nodes_in(folder))
+    nodes = NodeStrikes(world)
+    # What strikes one Redis strikes that of the queue; nothing fails over there.
+    others = {name: strike for name, strike in STRIKES.items() if "replica" not in name and "history" not in name}
+    return world, {**others, **nodes.safe(), **(nodes.losing() if options.through else {})}
+
+
+def rage(
+    world: World, folder: Path, options: argparse.Namespace, strikes: dict[str, Strike]
+) -> tuple[Counter[str], Crew]:
     """Let everything happen at once for a time; then end agents and workers."""
     chance = random.Random(options.seed)
     faults: Counter[str] = Counter()
     behind = 0 if options.through else BEHIND
     crew = Crew(folder, world, {**world.variables, **PACE}, options.seed, behind)
-    storm = Storm(world, crew, chance, folder)
-    names = [*STRIKES, *(LOSSES if options.through else ())]
+    storm = Storm(world, crew, chance, folder, strikes)
+    names = [*strikes]
+    if options.cluster:  # half of all: the rest is what every chaos does
+        names += [name for name in strikes if name.startswith("cluster")] * 2
     end = time.monotonic() + options.minutes * 60
     try:
         storm.last(5, 6)
@@ -136,7 +156,8 @@ def report(
     lines += ["-" * 56, *(row(kind, reckoning.violations[kind]) for kind in KINDS)]
     lines += [f"{kind}: {example}" for kind, example in reckoning.examples.items()]
     mode = "all write through" if options.through else f"{BEHIND} agents write behind, {AGENTS - BEHIND} through"
-    lines += [f"seed {options.seed}, {options.minutes:g} minutes, {mode}"]
+    where = ", on a cluster" if options.cluster else ""
+    lines += [f"seed {options.seed}, {options.minutes:g} minutes, {mode}{where}"]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

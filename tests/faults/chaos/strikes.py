@@ -3,7 +3,7 @@
 import os
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
 
@@ -17,11 +17,14 @@ Strike = Callable[["Storm"], None]
 class Storm:
     """Strikes until the time is over. A strike ends before the next one begins."""
 
-    def __init__(self, world: World, crew: Crew, chance: random.Random, folder: Path) -> None:
+    def __init__(
+        self, world: World, crew: Crew, chance: random.Random, folder: Path, strikes: Mapping[str, Strike]
+    ) -> None:
         self.world = world
         self.crew = crew
         self.chance = chance
         self.folder = folder
+        self.strikes = strikes
         self._never = Event()
 
     def last(self, low: float, high: float) -> None:
@@ -29,7 +32,7 @@ class Storm:
         self._never.wait(self.chance.uniform(low, high))
 
     def strike(self, name: str) -> None:
-        (STRIKES | LOSSES)[name](self)
+        self.strikes[name](self)
 
 
 def _cut(proxy: str) -> Strike:
