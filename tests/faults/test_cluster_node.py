@@ -10,6 +10,7 @@ from tests.builders import Thread
 from tests.faults.world import FAMILIES
 from tests.fix_nodes import HOST, RedisNode, StartNode
 from tests.waiting import eventually
+from worker.embedded.server import free_port
 
 SLOTS = 16384
 REASON = "one node of a Redis cluster.*redis\\+cluster://"
@@ -22,11 +23,13 @@ def start_cluster(start_node: StartNode) -> Nodes:
     """Starts two nodes: the first serves the slots before a number, the second the others."""
 
     def start(end: int) -> tuple[RedisNode, RedisNode]:
-        one, other = [start_node({"cluster-enabled": "yes"}) for _ in range(2)]
+        # Ports of the bus that are free, too: by default they are ten thousand higher, wherever that is.
+        buses = [free_port() for _ in range(2)]
+        one, other = [start_node({"cluster-enabled": "yes", "cluster-port": bus}) for bus in buses]
         for node, first, last in ((one, 0, end - 1), (other, end, SLOTS - 1)):
             if first <= last:
                 node.do("CLUSTER", "ADDSLOTSRANGE", first, last)
-        one.do("CLUSTER", "MEET", HOST, other.port)
+        one.do("CLUSTER", "MEET", HOST, other.port, buses[1])
         eventually(lambda: b"cluster_state:ok" in one.do("CLUSTER", "INFO"), within_seconds=20)
         return one, other
 
