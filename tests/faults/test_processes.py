@@ -29,6 +29,7 @@ STEPS = {
 ALL = [(verb, point) for verb, points in STEPS.items() for point in points]
 
 
+@pytest.mark.patient
 @pytest.mark.parametrize(("verb", "point"), ALL)
 async def test_killed_mover_loses_and_doubles_nothing(
     world: World, agent: TieredSaver, worker: Tiers, mover: StartMover, verb: str, point: str
