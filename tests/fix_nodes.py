@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -102,16 +102,23 @@ class StartNode(Protocol):
     def __call__(self, settings: Mapping[str, object], *arguments: str, **options: Any) -> RedisNode: ...
 
 
-@pytest.fixture
-def start_node(tmp_path: Path) -> Iterator[StartNode]:
+@contextmanager
+def nodes_below(folder: Path) -> Iterator[StartNode]:
+    """Starts nodes, each in a directory of its own; they end with the block."""
     with ExitStack() as stack:
 
         def start(settings: Mapping[str, object], *arguments: str, **options: Any) -> RedisNode:
-            node = RedisNode(tmp_path / f"node-{secrets.token_hex(3)}", settings, **options)
+            node = RedisNode(folder / f"node-{secrets.token_hex(3)}", settings, **options)
             stack.callback(node.kill)
             node.start(*arguments)
             return node
 
+        yield start
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[StartNode]:
+    with nodes_below(tmp_path) as start:
         yield start
 
 

@@ -5,11 +5,9 @@ The queue stays on the Redis of its own, behind the proxy. A failover is handled
 may cost what was acknowledged strikes only when all agents write through, for then nothing may be lost.
 """
 
-import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -17,7 +15,7 @@ from saver import TierConfig
 from tests.faults.chaos.strikes import Storm, Strike
 from tests.faults.world import World
 from tests.fix_cluster import PRIMARIES, Cluster, make_cluster, slot_of_partition
-from tests.fix_nodes import RedisNode
+from tests.fix_nodes import RedisNode, nodes_below
 from tests.waiting import eventually
 
 PARTITIONS = 12
@@ -49,14 +47,7 @@ class ClusterWorld(World):
 @contextmanager
 def nodes_in(folder: Path) -> Iterator[Cluster]:
     """Three primaries, each with a replica."""
-    with ExitStack() as stack:
-
-        def start(settings: Mapping[str, object], *arguments: str, **options: Any) -> RedisNode:
-            node = RedisNode(folder / f"node-{secrets.token_hex(3)}", settings, **options)
-            stack.callback(node.kill)
-            node.start(*arguments)
-            return node
-
+    with nodes_below(folder) as start:
         yield make_cluster(start, node_timeout_ms=NODE_TIMEOUT_MS)
 
 
