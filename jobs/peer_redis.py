@@ -1,5 +1,5 @@
 """
-Threads of langgraph-checkpoint-redis (0.1 to 0.5, also of its shallow savers): JSON documents.
+Threads of langgraph-checkpoint-redis (0.5, also of its shallow savers): JSON documents.
 
 `checkpoint:THREAD:NS:ID` is a checkpoint with its values, `checkpoint_write:THREAD:NS:ID:TASK:INDEX` a write. An id may
 hold the colon, so whose a key is stands in its document. No search index is asked: what lags there is not missed.
